@@ -94,7 +94,7 @@ def test_sections_follow_their_release():
     assert fields.section_fields("0.3.1", "rerun_state_machine")["check_for_nan_in_loss"] is True
     assert (
         fields.section_fields("0.6.2", "rng")["te_rng_tracker"] is False
-    )  # megatron-core's class from 0.4 on
+    )  # megatron-core's class
     assert fields.section_fields("0.6.2", "comm_overlap")["tp_comm_overlap"] == fields.REQUIRED
     assert "optimizer_cuda_graph" in fields.section_fields("0.4.0", "optimizer")
     assert "optimizer_cuda_graph" not in fields.section_fields("0.3.1", "optimizer")
