@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["Outcome", "Undecidable", "Unknown", "explore", "is_unknown"]
+__all__ = ["Outcome", "Undecidable", "Unknown", "explore", "is_unknown", "require", "supposing"]
 
 T = TypeVar("T")
 MAX_PATHS = 64  # a rule asks a handful of questions; more than this many outcomes is called undecided
@@ -121,6 +121,32 @@ def is_unknown(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(isinstance(v, Unknown) for v in value)
     return isinstance(value, Unknown)
+
+
+def require(value: T) -> T:
+    """The value itself, where its type matters and cases would not help.
+
+    Raises:
+        Undecidable: when it is not known, or holds something that is not.
+    """
+    if isinstance(value, Unknown):
+        raise Undecidable(value.names)
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            require(item)
+    return value
+
+
+def supposing(answer: Callable[[], T], default: T) -> T:
+    """Run something that may ask about unknown values, each question answered no; `default` if that won't do."""
+    saved = _path.answers, _path.asked
+    _path.answers, _path.asked = {}, []
+    try:
+        return answer()
+    except Undecidable:
+        return default
+    finally:
+        _path.answers, _path.asked = saved
 
 
 class Outcome:

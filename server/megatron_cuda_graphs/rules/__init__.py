@@ -1,0 +1,52 @@
+"""The rules, and the sequence in which a release runs them.
+
+A rule file declares rules next to their conditions; importing it registers them. To add one, open the family's file
+and the test table of the same name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+
+from ..releases import Release
+from ._rule import REGISTRY, STAGES, Migration, Rule
+
+__all__ = ["FAMILIES", "Migration", "Rule", "catalogue", "explain", "program"]
+
+FAMILIES = (
+    "input",
+    "core_names",
+    "core_parallel",
+    "core_moe",
+    "core_recompute",
+    "core_offload",
+    "core_overlap",
+    "bridge",
+)
+
+
+@lru_cache(maxsize=1)
+def _load() -> tuple[Rule | Migration, ...]:
+    for family in FAMILIES:
+        import_module(f"{__name__}.{family}")
+    return tuple(REGISTRY)
+
+
+def catalogue() -> list[Rule]:
+    """Every rule, by id."""
+    return sorted((step for step in _load() if isinstance(step, Rule)), key=lambda r: r.id)
+
+
+def explain(id_or_name: str) -> Rule | None:
+    """The rule with this id or name, in any case."""
+    wanted = id_or_name.strip().lower()
+    return next((r for r in catalogue() if wanted in (r.id.lower(), r.name)), None)
+
+
+@lru_cache(maxsize=128)
+def program(frontend: str, core: Release, bridge: Release | None) -> tuple[Rule | Migration, ...]:
+    """The checks and migrations of a release pair, in the order in which upstream runs them."""
+    stages = STAGES[frontend]
+    steps = [s for s in _load() if frontend in s.frontends and s.stage in stages and s.applies(core, bridge)]
+    return tuple(sorted(steps, key=lambda s: (stages.index(s.stage), s.order)))
