@@ -79,6 +79,7 @@ class Finding(Result):
     fix: tuple[Fix, ...] = Field(default=(), description="The smallest accepted change, graphs kept on.")
     other_fixes: tuple[tuple[Fix, ...], ...] = Field(default=(), description="Other ways out.")
     upstream: Upstream | None = None
+    needs: tuple[str, ...] = Field(default=(), description="What has to be known to decide; empty once decided.")
     docs: str = Field(description="Page that explains the rule.")
 
 

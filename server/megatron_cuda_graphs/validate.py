@@ -268,6 +268,7 @@ def _finding(hit: Hit, judgement: Judgement) -> Finding:
         fix=ways[0] if ways else (),
         other_fixes=tuple(ways[1:]),
         upstream=upstream,
+        needs=tuple(sorted(hit.undecided or ())),
         docs=DOCS.format(name=rule.id),
     )
 
