@@ -23,6 +23,9 @@ FAMILIES = (
     "core_offload",
     "core_overlap",
     "bridge",
+    "setup",
+    "capture",
+    "silent",
 )
 
 

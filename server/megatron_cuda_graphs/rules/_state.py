@@ -202,3 +202,42 @@ def overlap_off(s: Settings) -> list[Change]:
     if s.delay_wgrad_compute:
         changes.append(to(f"{where}delay_wgrad_compute", False))
     return changes
+
+
+def hybrid(s: Settings) -> Any:
+    """A HybridModel or MambaModel: layers of several kinds by pattern, MoE ones of a class of their own."""
+    if s.provider is not None and ("Mamba" in s.provider or "Hybrid" in s.provider):
+        return True
+    return s.is_hybrid_model or s.hybrid_layer_pattern is not None or s.hybrid_override_pattern is not None
+
+
+def trains(s: Settings) -> Any:
+    """Whether the graphs are for training. A Megatron-LM command says so by how long it trains; local graphs with an
+    inference scope said out loud are for inference."""
+    if s.frontend == "megatron-lm":
+        return (s.given("train_iters") or s.given("train_samples")) and not s.perform_rl_step
+    return not (s.cuda_graph_impl == "local" and s.written.get("inference_cuda_graph_scope") is not None)
+
+
+def te_graphs(s: Settings) -> Any:
+    """Transformer Engine's per-layer graphs, by any release's name."""
+    return s.cuda_graph_impl == "transformer_engine" if s.core >= (0, 15) else s.external_cuda_graph
+
+
+def local_layers(s: Settings) -> Any:
+    """megatron-core's own per-layer graphs, by any release's name; not full iteration."""
+    if s.core >= (0, 15):
+        return s.cuda_graph_impl == "local" and not full_iteration(s)
+    return s.enable_cuda_graph and s.cuda_graph_scope != "full_iteration"
+
+
+def dropless(s: Settings) -> Any:
+    """Experts get as many tokens as are routed to them, and no static buffer takes the change."""
+    return moe(s) and not drop_and_pad(s) and not s.moe_paged_stash
+
+
+def sequences_packed(s: Settings) -> Any:
+    """The dataset packs several sequences into one, with their boundaries as packed_seq_params."""
+    specs = ("dataset.offline_packing_specs.present", "dataset.packed_sequence_specs.present")
+    flags = ("dataset.enable_in_batch_packing", "dataset.pack_sequences_in_batch")
+    return any(name in s.v for name in specs) or any(s[name] for name in flags)

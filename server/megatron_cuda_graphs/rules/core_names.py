@@ -575,7 +575,7 @@ def full_iteration_module_deprecated(s: Settings) -> Any:
     fields=("cuda_graph_modules", "cuda_graph_scope", "cuda_graph_impl"),
     says="full_iteration_inference has no effect while cuda_graph_impl is 'none': inference runs without graphs.",
     fixes=lambda s: [[*state.set_impl(s, "local", []), to("inference_cuda_graph_scope", "block")]],
-    failure_mode="graphs_silently_off",
+    failure_mode="graph_not_applied",
 )
 def inference_module_without_effect(s: Settings) -> Any:
     """The name is dropped from the list with a DeprecationWarning."""

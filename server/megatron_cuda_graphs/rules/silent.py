@@ -1,0 +1,290 @@
+"""MCG500-MCG529: accepted without a word, and not what was asked for: graphs silently off, on, or elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..settings import Settings, module_name
+from . import _state as state
+from ._rule import rule, to, unset
+
+LAYER = "megatron/core/transformer/transformer_layer.py :: TransformerLayer.create_mcore_cudagraph_manager"
+_CONFIGURED = 10  # after the configuration code, before anything is built
+
+
+@rule(
+    "MCG500",
+    "modules-without-impl",
+    at=("setup", _CONFIGURED),
+    releases="0.15..",
+    severity="warning",
+    exception=None,
+    fields=("cuda_graph_modules", "cuda_graph_scope", "cuda_graph_impl"),
+    says="Modules are named, but cuda_graph_impl is 'none': there will be no graphs.",
+    fixes=lambda s: [state.set_impl(s, "transformer_engine")],
+    failure_mode="graph_not_applied",
+    evidence="observed",
+)
+def modules_without_impl(s: Settings) -> Any:
+    """Names are checked all the same, so a wrong one raises with graphs off."""
+    if s.cuda_graph_impl != "none" or s.enable_cuda_graph or s.external_cuda_graph:
+        return False
+    names = [n for f in ("cuda_graph_modules", "cuda_graph_scope") for n in state.as_list(s.written.get(f))]
+    return any(n not in ("full", "") for n in names)
+
+
+@rule(
+    "MCG501",
+    "local-block-scope-trains-eagerly",
+    at=("setup", _CONFIGURED + 1),
+    releases="0.18..",
+    severity="warning",
+    symbol=LAYER,
+    exception=None,
+    fields=("inference_cuda_graph_scope", "cuda_graph_impl"),
+    says="inference_cuda_graph_scope='block' without modules makes graphs for inference only: training is eager.",
+    fixes=lambda s: [[unset("inference_cuda_graph_scope")]],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def local_block_scope_trains_eagerly(s: Settings) -> Any:
+    """No layer gets a graph manager then. Right for inference, so a Megatron-LM command that does not train is not
+    told."""
+    block = s.cuda_graph_impl == "local" and s.modules == [] and s.inference_cuda_graph_scope == "block"
+    return block and (s.frontend != "megatron-lm" or state.trains(s))
+
+
+@rule(
+    "MCG502",
+    "local-router-on-gpt-layers",
+    at=("setup", _CONFIGURED + 2),
+    releases="0.16..",
+    severity="warning",
+    symbol=LAYER,
+    exception=None,
+    fields=("cuda_graph_modules", "cuda_graph_scope", "cuda_graph_impl"),
+    says="local captures moe_router and moe_preprocess in hybrid models only; a GPT model's layers stay eager.",
+    fixes=lambda s: [state.switch_to_te(s)],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def local_router_on_gpt_layers(s: Settings) -> Any:
+    """The GPT specifications build TransformerLayer, which makes a manager for no modules, attn or mlp; the parts of
+    MoE are MoETransformerLayer's, which only the hybrid specifications build."""
+    names = ("moe", *state.ROUTER)
+    only = s.modules != [] and all(m in names for m in s.modules)
+    return s.cuda_graph_impl == "local" and only and not state.hybrid(s) and state.trains(s)
+
+
+@rule(
+    "MCG503",
+    "local-attn-is-whole-layer",
+    at=("setup", _CONFIGURED + 3),
+    releases="0.16..",
+    severity="warning",
+    symbol=LAYER,
+    exception=None,
+    fields=("cuda_graph_modules", "cuda_graph_scope", "cuda_graph_impl"),
+    says="local with {modules} puts one graph around each whole layer; its parts are not captured alone.",
+    fixes=lambda s: [state.switch_to_te(s)],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def local_attn_is_whole_layer(s: Settings) -> Any:
+    """Naming attn or mlp only decides which layers get a manager; the manager takes the layer's whole call."""
+    named = s.modules != [] and ("attn" in s.modules or "mlp" in s.modules)
+    return s.cuda_graph_impl == "local" and named and "full_iteration" not in s.modules and not state.hybrid(s)
+
+
+@rule(
+    "MCG504",
+    "local-attn-leaves-moe-eager",
+    at=("setup", _CONFIGURED + 4),
+    releases="0.16..",
+    severity="warning",
+    symbol="megatron/core/transformer/transformer_layer.py :: MoETransformerLayer.create_mcore_cudagraph_manager",
+    exception=None,
+    fields=("cuda_graph_modules", "cuda_graph_scope"),
+    says="In a hybrid model local captures MoE layers only with moe, moe_router or moe_preprocess: they stay eager.",
+    fixes=lambda s: [state.set_modules(s, state.settle(s, [*s.modules, *state.ROUTER]))],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def local_attn_leaves_moe_eager(s: Settings) -> Any:
+    """MoETransformerLayer makes a manager for no modules at all, or for its own parts."""
+    parts = ("moe", *state.ROUTER)
+    eager = s.modules != [] and not any(p in s.modules for p in parts)
+    return s.cuda_graph_impl == "local" and state.moe(s) and state.hybrid(s) and eager
+
+
+@rule(
+    "MCG505",
+    "local-adds-router-parts",
+    at=("post_init", 419),
+    releases="0.16..",
+    severity="warning",
+    exception=None,
+    fields=("cuda_graph_modules", "cuda_graph_scope"),
+    says="local captures moe_router and moe_preprocess together: {added} is added.",
+    fixes=lambda s: [],
+    evidence="executed",
+)
+def local_adds_router_parts(s: Settings) -> Any:
+    """The addition can fail a check (moe-preprocess-syncs) on a name that the configuration does not have."""
+    if s.cuda_graph_impl != "local":
+        return False
+    missing = [p for p in state.ROUTER if p not in s.modules]
+    return {"added": missing[0]} if len(missing) == 1 else False
+
+
+@rule(
+    "MCG506",
+    "no-graphable-layers",
+    at=("setup", _CONFIGURED + 5),
+    releases="0.16..",
+    severity="warning",
+    symbol="megatron/core/transformer/cuda_graphs.py :: TECudaGraphHelper.create_cudagraphs",
+    exception=None,
+    text={"0.17..": "TECudaGraphHelper: No graphable layers found. Skipping CUDA graph capture."},
+    fields=("cuda_graph_modules", "cuda_graph_scope"),
+    says="mamba is captured in hybrid models only, and this one has no Mamba layer: training goes on without graphs.",
+    fixes=lambda s: [state.set_modules(s, state.scoped(s))],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def no_graphable_layers(s: Settings) -> Any:
+    """From 0.17 on a log line says so; training goes on."""
+    return s.cuda_graph_impl == "transformer_engine" and s.modules == ["mamba"] and not state.hybrid(s)
+
+
+@rule(
+    "MCG507",
+    "list-scope-before-0-16",
+    at=("setup", _CONFIGURED + 6),
+    releases="..0.15",
+    severity="warning",
+    exception=None,
+    fields=("cuda_graph_scope",),
+    says="This release compares cuda_graph_scope with strings: the list {cuda_graph_scope!r} means per-layer graphs, "
+    "whatever it holds.",
+    fixes=lambda s: [[to("cuda_graph_scope", module_name(s.cuda_graph_scope[0]))]] if s.cuda_graph_scope else [],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def list_scope_before_0_16(s: Settings) -> Any:
+    """['full_iteration'] is not 'full_iteration' there. Transformer Engine's helper refuses the list."""
+    return state.local_layers(s) and isinstance(s.cuda_graph_scope, list)
+
+
+@rule(
+    "MCG508",
+    "old-flag-escapes-bridge",
+    at=("setup", _CONFIGURED + 7),
+    package="megatron-bridge",
+    releases="0.6..",
+    frontends=frozenset({"bridge"}),
+    severity="warning",
+    symbol="megatron/bridge/utils/cuda_graph.py :: validate_cuda_graph_configuration",
+    exception=None,
+    fields=("enable_cuda_graph", "cuda_graph_scope"),
+    says="enable_cuda_graph is migrated after Bridge has cleared the modules: the result is local whole-layer graphs, "
+    "whatever cuda_graph_scope says, although cuda_graph_impl='local' itself is refused.",
+    fixes=lambda s: [state.set_impl(s, "full_iteration") if _wrote_full_iteration(s) else state.switch_to_te(s)],
+    failure_mode="graph_not_applied",
+    evidence="executed",
+)
+def old_flag_escapes_bridge(s: Settings) -> Any:
+    """cuda_graph_impl is still 'none' when Bridge looks."""
+    return s.written.get("enable_cuda_graph") and s.cuda_graph_impl == "local"
+
+
+def _wrote_full_iteration(s: Settings) -> bool:
+    return "full_iteration" in state.as_list(s.written.get("cuda_graph_scope"))
+
+
+@rule(
+    "MCG509",
+    "optimizer-graph-ignored",
+    at=("setup", _CONFIGURED + 8),
+    package="megatron-bridge",
+    releases="..0.5",
+    frontends=frozenset({"bridge"}),
+    severity="warning",
+    symbol="megatron/bridge/training/train.py :: train",
+    exception=None,
+    fields=("optimizer.optimizer_cuda_graph",),
+    says="optimizer.optimizer_cuda_graph is ignored by Bridge before 0.6: the optimizer stays eager.",
+    fixes=lambda s: [[unset("optimizer.optimizer_cuda_graph")]],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def optimizer_graph_ignored(s: Settings) -> Any:
+    """From 0.6 on it is honoured, whatever cuda_graph_impl is."""
+    return s["optimizer.optimizer_cuda_graph"]
+
+
+@rule(
+    "MCG510",
+    "pre-mlp-layernorm-recompute-off",
+    at=("setup", _CONFIGURED + 9),
+    releases="0.16..",
+    severity="warning",
+    symbol="megatron/core/transformer/transformer_layer.py :: "
+    "TransformerLayer.__init__.can_recompute_pre_mlp_layernorm_for_cudagraph",
+    exception=None,
+    fields=("recompute_modules", "cuda_graph_modules", "cuda_graph_scope"),
+    says="layernorm recompute leaves out the norm before MoE, because moe_router captures it{why}; more memory is held.",
+    fixes=lambda s: [],
+    evidence="source",
+)
+def pre_mlp_layernorm_recompute_off(s: Settings) -> Any:
+    """Only the router with its preprocessing, on the alltoall dispatcher or with latent MoE, can recompute it."""
+    if not (state.te_graphs(s) and "moe_router" in s.modules and state.recomputes(s, "layernorm")):
+        return False
+    if s.moe_shared_expert_intermediate_size is not None and s.moe_shared_expert_overlap:
+        return {"why": " together with the overlapped shared experts"}
+    fits = s.moe_token_dispatcher_type == "alltoall" or s.moe_latent_size is not None
+    if "moe_preprocess" in s.modules and fits:
+        return False
+    return {"why": ""}
+
+
+@rule(
+    "MCG511",
+    "local-graphs-without-te",
+    at=("setup", _CONFIGURED + 10),
+    releases="0.16..0.18",
+    severity="warning",
+    symbol="megatron/core/transformer/cuda_graphs.py :: _CudagraphGlobalRecord.create_cudagraphs",
+    exception=None,
+    fields=("cuda_graph_impl",),
+    says="Without Transformer Engine local graphs can't share their buffers and hold far more memory.",
+    fixes=lambda s: [],
+    failure_mode="memory_overhead_oom",
+    evidence="source",
+)
+def local_graphs_without_te(s: Settings) -> Any:
+    """Transformer Engine's weak references let buffers be reused between graphs."""
+    return s.judged.te_absent and state.local_layers(s)
+
+
+@rule(
+    "MCG512",
+    "bridge-0-4-on-newer-core",
+    at=("setup", _CONFIGURED + 11),
+    package="megatron-bridge",
+    releases="0.4",
+    frontends=frozenset({"bridge"}),
+    severity="warning",
+    symbol="megatron/bridge/training/config.py :: ConfigContainer.validate",
+    exception=None,
+    fields=("cuda_graph_impl", "cuda_graph_scope"),
+    says="Bridge 0.4 does not know cuda_graph_impl='full_iteration', which this megatron-core makes of the scope: "
+    "neither checks nor graphs, training is eager.",
+    fixes=lambda s: [state.switch_to_te(s)],
+    failure_mode="graph_not_applied",
+    evidence="source",
+)
+def bridge_0_4_on_newer_core(s: Settings) -> Any:
+    """Its wheel does not pin megatron-core; its training loop asks for local with the scope full_iteration."""
+    return s.core >= (0, 18) and s.cuda_graph_impl == "full_iteration"
