@@ -13,12 +13,22 @@ from typing import Any
 
 from ..errors import InputError
 from . import hydra, perf_harness
+from .command_reading import Parsed, Source, reading_of, sort_out
 from .limits import MAX_SCRIPT
 from .reading import Reading
 from .shell import Hole, Pieces, Token, run_script
 from .shell_syntax import Text
 
-__all__ = ["Arguments", "Invocation", "arguments", "choose", "invocations_of", "read_command", "read_invocations"]
+__all__ = [
+    "Arguments",
+    "Invocation",
+    "arguments",
+    "choose",
+    "invocations_of",
+    "parse_invocations",
+    "read_command",
+    "unwrapped",
+]
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _SHELL_COMMAND = re.compile(r"-[a-z]*c\Z")
@@ -82,13 +92,14 @@ def invocations_of(text: Text, env: Mapping[str, Pieces] | None = None, depth: i
     script = run_script(text, env)
     found: list[Invocation] = []
     for command in script.commands:
-        for invocation in _unwrapped(command.tokens, command.env, command.start, depth):
+        for invocation in unwrapped(command.tokens, command.env, command.start, depth):
             invocation.conditional = command.conditional
             found.append(invocation)
     return found, script
 
 
-def _unwrapped(tokens: list[Token], env: dict[str, Pieces], start: int, depth: int) -> Iterator[Invocation]:
+def unwrapped(tokens: list[Token], env: dict[str, Pieces], start: int, depth: int) -> Iterator[Invocation]:
+    """The programs that a command starts, past the wrappers around them."""
     while tokens and tokens[0].text in {"$", "exec", "nohup", "time", "command", "sudo", "then", "do"}:
         tokens = tokens[1:]
     if not tokens:
@@ -114,11 +125,8 @@ def _given_env(tokens: Sequence[Token]) -> dict[str, Pieces]:
     after_env = False
     for index, token in enumerate(tokens):
         text = token.text if token.text is not None else token.head
-        if text.endswith(".py") or (
-            _FLAG.match(text) and not containers and "srun" not in heads and "sbatch" not in heads
-        ):
-            if not containers and "mpirun" not in heads and text.endswith(".py"):
-                break
+        if text.endswith(".py") and not containers and "mpirun" not in heads:
+            break
         if _base(text) == "env":
             after_env = True
             continue
@@ -176,18 +184,14 @@ def _nested(tokens: Sequence[Token]) -> Text | None:
         if index and _SHELL_COMMAND.match(text) and index + 1 < len(tokens):
             before = [t.text or "" for t in tokens[max(0, index - 4) : index]]
             if any(_base(word) in _SHELLS or _base(word) in {"su", "setsid"} for word in before):
-                return _script_text(tokens[index + 1])
+                return _joined(tokens[index + 1].pieces)
         if text == "--wrap" and index + 1 < len(tokens):
-            return _script_text(tokens[index + 1])
+            return _joined(tokens[index + 1].pieces)
         if text.startswith("--wrap=") and _base(tokens[0].text) == "sbatch":
-            return Text("").__add__(_joined(_rest(token, len("--wrap="))))
+            return _joined(_rest(token, len("--wrap=")))
     if _base(tokens[0].text) in {"ssh", "pdsh"} and tokens[-1].text and " " in tokens[-1].text:
-        return _script_text(tokens[-1])
+        return _joined(tokens[-1].pieces)
     return None
-
-
-def _script_text(token: Token) -> Text:
-    return _joined(token.pieces)
 
 
 def _joined(pieces: Pieces) -> Text:
@@ -224,7 +228,7 @@ def _program(tokens: list[Token]) -> tuple[str, list[Token]]:
                 continue
             if "." in module or not launcher:
                 return module, tokens[index + 2 :]
-        if text is not None and (base.endswith(".py") or base.endswith(".pyc")) and not text.startswith("-"):
+        if text is not None and base.endswith((".py", ".pyc")) and not text.startswith("-"):
             return base, tokens[index + 1 :]
         index += 1
     if launcher and (at := _after_launcher(tokens)) is not None:
@@ -234,24 +238,16 @@ def _program(tokens: list[Token]) -> tuple[str, list[Token]]:
 
 def _after_launcher(tokens: list[Token]) -> int | None:
     """Where the launched program stands when its name does not give it away: the first word that is no option."""
-    index = (
-        next(
-            (
-                i
-                for i, token in enumerate(tokens)
-                if _base(token.text) in _LAUNCHERS or (token.text or "").startswith(_LAUNCH_MODULES)
-            ),
-            0,
-        )
-        + 1
-    )
+
+    def launches(token: Token) -> bool:
+        return _base(token.text) in _LAUNCHERS or (token.text or "").startswith(_LAUNCH_MODULES)
+
+    index = next((i for i, token in enumerate(tokens) if launches(token)), 0) + 1
     while index < len(tokens):
-        text = tokens[index].text
-        if text is not None and text.startswith("-"):
-            index += 1 if "=" in text or text in _LAUNCHER_SWITCHES else 2
-        elif (
-            text is None and tokens[index].splat and _MANY.search(tokens[index].hole.name if tokens[index].hole else "")
-        ):
+        token = tokens[index]
+        if token.text is not None and token.text.startswith("-"):
+            index += 1 if "=" in token.text or token.text in _LAUNCHER_SWITCHES else 2
+        elif token.splat and token.hole is not None and _MANY.search(token.hole.name):
             index += 1
         else:
             return index
@@ -341,41 +337,51 @@ def read_command(text: str, frontend: str = "auto", path: str | None = None) -> 
     Raises:
         InputError: it does not parse as shell, is too long, or no command in it has Megatron's flags.
     """
+
+    def parse(text: str) -> Parsed:
+        return _parse(text, frontend, path)
+
+    return reading_of(Source(text, path, _format(text)), parse(text), parse)
+
+
+def _format(text: str) -> str:
+    lines = text.strip().replace("\\\n", "").replace("\\\r\n", "")
+    return "script" if "\n" in lines else "command-line"
+
+
+def _parse(text: str, frontend: str, path: str | None) -> Parsed:
     if len(text) > MAX_SCRIPT:
         raise InputError(f"The script is longer than {MAX_SCRIPT // 2**20} MiB.", path=path)
     try:
         found, script = invocations_of(Text.source(text))
     except InputError as exc:
         raise InputError(exc.message, hint=exc.hint, path=path, line=exc.line) from None
-    many_lines = "\n" in text.strip().replace("\\\n", "").replace("\\\r\n", "")
-    return read_invocations(
-        found, script.notes, script.env, text, frontend, path, "script" if many_lines else "command-line"
-    )
+    return parse_invocations(found, script.notes, script.env, Source(text, path, _format(text)), frontend)
 
 
-def read_invocations(
+def parse_invocations(
     found: Sequence[Invocation],
     notes: Sequence[tuple[str, int]],
     exported: Mapping[str, Pieces],
-    text: str,
+    source: Source,
     frontend: str,
-    path: str | None,
-    kind: str,
-) -> Reading:
-    """The reading of the invocation that starts Megatron, of those that were found in `text`."""
-    from .command_reading import Source, build
+) -> Parsed:
+    """Sort out the one of the invocations that starts Megatron.
 
-    chosen = choose(_as_overrides(found))
+    Raises:
+        InputError: none of them does.
+    """
+    found = _as_overrides(found)
+    chosen = choose(found)
     if chosen is None:
         raise InputError(
             "No command with Megatron's flags was found.",
             hint="Expected flags such as --cuda-graph-impl, or overrides such as model.cuda_graph_impl=local.",
-            path=path,
+            path=source.path,
         )
     others = [item for item in found if item is not chosen and item.score() >= 15]
-    source = Source(text, path, kind)
     more = [(f"Another command ({item.program or 'without a program'}) was not read", item.start) for item in others]
-    return build(source, chosen, arguments(chosen.args), [*notes, *more], exported, frontend)
+    return sort_out(source, chosen, arguments(chosen.args), [*notes, *more], exported, frontend)
 
 
 def _as_overrides(found: Sequence[Invocation]) -> list[Invocation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,14 +15,14 @@ from ..unknown import Unknown
 from . import perf_harness
 from .lazy import Locations
 from .literal import NotLiteral, fold
-from .reading import Note, Reading
+from .reading import Frontend, Note, Reading
 from .shapes import View, keep_model_fields, look, put
 from .shell import Hole, Pieces, Token, text_or_unknown
 
 if TYPE_CHECKING:
     from .command import Arguments, Invocation
 
-__all__ = ["Parsed", "Source", "build"]
+__all__ = ["Parsed", "Source", "json_mapping", "reading_of", "sort_out", "start_of"]
 
 Kind = Literal["flags", "overrides", "perf-harness", "ms-swift"]
 
@@ -53,76 +53,73 @@ class Source:
 
 @dataclass
 class Parsed:
-    """A command sorted out, as the editor needs it.
+    """A command sorted out: what its reading says, and where each part of it stands.
 
     at: field or flag -> the token that gives it; view: for overrides, where a field stands among them.
     """
 
     kind: Kind
     args: Arguments
-    values: dict[str, Any]
     env: dict[str, Any] | None
     env_at: dict[str, Pieces]
+    format: str
+    frontend: Frontend = "megatron-lm"
+    base: Literal["defaults", "unknown"] = "unknown"
+    values: dict[str, Any] = field(default_factory=dict)
     at: dict[str, Token] = field(default_factory=dict)
     view: View | None = None
-    start: int = 0
+    notes: list[Note] = field(default_factory=list)
 
 
-def build(
+def sort_out(
     source: Source,
     chosen: Invocation,
     args: Arguments,
     notes: Sequence[tuple[str, int]],
     exported: Mapping[str, Pieces],
     frontend: str,
-) -> Reading:
-    """The reading of the chosen command.
+) -> Parsed:
+    """What the chosen command says.
 
     Raises:
         InputError: the command holds no configuration of the front end that was asked for.
     """
-    kind = _kind(chosen, args)
     env_at = {**exported, **chosen.env}
     env = {name: text_or_unknown(name, pieces) for name, pieces in env_at.items()} or None
-    parsed = Parsed(kind, args, {}, env, env_at, start=chosen.start)
-    remarks = [Note(f"{message}.", source.location(offset)) for message, offset in notes]
-    remarks += [
-        Note(
-            f"`{name}` is not known here; it may hold more arguments, which were not judged.",
-            _token_location(source, token),
-            (name,),
-        )
-        for name, token in args.hidden
-    ]
-    reader = {
-        "flags": _flags,
-        "overrides": _overrides,
-        "perf-harness": _perf,
-        "ms-swift": _swift,
-    }[kind]
-    own, base, front, fmt = reader(source, parsed, chosen, frontend)
-    if frontend not in {"auto", front}:
+    parsed = Parsed(_kind(chosen, args), args, env, env_at, source.format)
+    parsed.notes += [Note(f"{message}.", source.location(offset)) for message, offset in notes]
+    for name, token in args.hidden:
+        message = f"`{name}` is not known here; it may hold more arguments, which were not judged."
+        parsed.notes.append(Note(message, _token_location(source, token), (name,)))
+    {"flags": _flags, "overrides": _overrides, "perf-harness": _perf, "ms-swift": _swift}[parsed.kind](
+        source, parsed, frontend
+    )
+    if frontend not in {"auto", parsed.frontend}:
         raise InputError(
-            f"The command line holds a configuration of front end {front}, not {frontend}.", path=source.path
+            f"The command line holds a configuration of front end {parsed.frontend}, not {frontend}.",
+            path=source.path,
         )
+    return parsed
+
+
+def reading_of(source: Source, parsed: Parsed, again: Callable[[str], Parsed]) -> Reading:
+    """The reading; `again` parses an edited text the same way."""
 
     def edit(fixes: Sequence[Fix]) -> str | None:
         from .edit_command import edit_command
 
-        return edit_command(source, frontend, fixes)
+        return edit_command(source.text, fixes, again)
 
-    reading = Reading(
-        frontend=front,
-        format=fmt,
+    return Reading(
+        frontend=parsed.frontend,
+        format=parsed.format,
         values=parsed.values,
-        base=base,
+        base=parsed.base,
         locations=Locations(lambda: _places(source, parsed), source.path),
         env=parsed.env,
-        notes=(*remarks, *own),
+        notes=tuple(parsed.notes),
         edit=edit,
     )
-    object.__setattr__(reading, "_parsed", parsed)
-    return reading
 
 
 def _kind(chosen: Invocation, args: Arguments) -> Kind:
@@ -135,69 +132,58 @@ def _kind(chosen: Invocation, args: Arguments) -> Kind:
     return "overrides" if args.overrides and len(args.overrides) >= hyphens else "flags"
 
 
-Read = tuple[list[Note], Literal["defaults", "unknown"], Any, str]
-
-
-def _flags(source: Source, parsed: Parsed, chosen: Invocation, frontend: str) -> Read:
+def _flags(source: Source, parsed: Parsed, frontend: str) -> None:
     args = parsed.args
+    parsed.frontend, parsed.base = "megatron-lm", "defaults"
     parsed.values = dict(args.flags)
     parsed.at = dict(args.flag_at)
-    notes = []
     for flag, token, name in args.maybe:
         parsed.values[flag] = Unknown(flag, reason=f"${name} may or may not hold it")
         parsed.at[flag] = token
     for name in dict.fromkeys(name for _, _, name in args.maybe):
-        flags = ", ".join(flag for flag, _, of in args.maybe if of == name)
+        flags = tuple(dict.fromkeys(flag for flag, _, of in args.maybe if of == name))
         token = next(token for _, token, of in args.maybe if of == name)
-        message = f"Whether {flags} is given hangs on `{name}`, which is set in a branch."
-        notes.append(Note(message, _token_location(source, token), tuple(flags.split(", "))))
+        message = f"Whether {', '.join(flags)} is given hangs on `{name}`, which is set in a branch."
+        parsed.notes.append(Note(message, _token_location(source, token), flags))
     if args.overrides:
         keys = ", ".join(override.key for override, _ in args.overrides[:5])
-        notes.append(Note(f"The overrides {keys} were not read.", _token_location(source, args.overrides[0][1])))
-    return notes, "defaults", "megatron-lm", source.format
+        where = _token_location(source, args.overrides[0][1])
+        parsed.notes.append(Note(f"The overrides {keys} were not read.", where))
 
 
-def _overrides(source: Source, parsed: Parsed, chosen: Invocation, frontend: str) -> Read:
+def _overrides(source: Source, parsed: Parsed, frontend: str) -> None:
     tree: dict[str, Any] = {}
-    notes: list[Note] = []
-    for flag, value in perf_harness.fields_of(_lists(parsed.args.flags)).items():
-        put(tree, flag.split("."), value)
+    notes = parsed.notes
     at: dict[str, Token] = {}
+    for flag, token in parsed.args.flag_at.items():
+        tokens = parsed.args.flags[flag]
+        fields = perf_harness.fields_of({flag: tokens}) if isinstance(tokens, list) else {}
+        for name, value in fields.items():
+            put(tree, name.split("."), value)
+            at[name] = token
+        if not fields:
+            notes.append(Note(f"`{flag}` was not read.", _token_location(source, token), (flag,)))
     for override, token in parsed.args.overrides:
         where = _token_location(source, token)
         if override.note:
-            notes.append(Note(f"`{override.key}={token.text}` {override.note}.", where, (override.key,)))
+            notes.append(Note(f"`{token.text}` {override.note}.", where, (override.key,)))
         if override.op == "~":
             notes.append(Note(f"`~{override.key}` takes the field out; its value was not judged.", where))
             continue
         put(tree, override.key.split("."), override.value)
         at[override.key] = token
-    try:
-        view = look(tree, frontend, source.path)
-    except InputError as exc:
-        raise InputError(exc.message, hint=exc.hint, path=source.path) from None
-    view.base = "unknown"
+    view = look(tree, frontend, source.path)
+    parsed.frontend, parsed.format = view.frontend, "hydra"
     parsed.values, parsed.view = view.values, view
     for name, path in view.names():
-        if (token := at.get(".".join(path))) is not None:
-            parsed.at[name] = token
-    for flag, token in parsed.args.flag_at.items():
-        if flag in perf_harness.LONG.values() or flag.startswith("--"):
-            field_name = next(iter(perf_harness.fields_of(_lists({flag: parsed.args.flags[flag]}))), None)
-            if field_name is None:
-                notes.append(Note(f"`{flag}` was not read.", _token_location(source, token), (flag,)))
-            else:
-                parsed.at.setdefault(field_name, token)
-    notes += [Note(f"{message}.", None) for message, _ in view.notes]
-    if isinstance(view.env_root, tuple) and parsed.env is None and view.frontend == "bridge":
-        pass  # env_vars stays among the values, where the front end looks for it
-    return notes, "unknown", view.frontend, "hydra"
+        if (given := at.get(".".join(path))) is not None:
+            parsed.at[name] = given
+    notes += [Note(f"{message}.") for message, _ in view.notes]
 
 
-def _perf(source: Source, parsed: Parsed, chosen: Invocation, frontend: str) -> Read:
+def _perf(source: Source, parsed: Parsed, frontend: str) -> None:
     flags = _lists(parsed.args.flags)
     tree: dict[str, Any] = {}
-    notes: list[Note] = []
     for override, token in parsed.args.overrides:
         if override.op != "~":
             put(tree, override.key.split("."), override.value)
@@ -208,42 +194,46 @@ def _perf(source: Source, parsed: Parsed, chosen: Invocation, frontend: str) -> 
         for name in perf_harness.fields_of({flag: flags[flag]}) if flag in flags else ():
             parsed.at[name] = token
         parsed.at[f"perf_harness.{flag}"] = token
-    for token in (flags.get("--custom_env_vars") or [])[-1:]:
-        if isinstance(token, Unknown):
-            notes.append(Note("--custom_env_vars is not known here.", None, ("--custom_env_vars",)))
+    for given in (flags.get("--custom_env_vars") or [])[-1:]:
+        if isinstance(given, Unknown):
+            parsed.notes.append(Note("--custom_env_vars is not known here.", None, ("--custom_env_vars",)))
         else:
-            pairs = (pair.partition("=") for pair in token.split(","))
+            pairs = (pair.partition("=") for pair in given.split(","))
             parsed.env = {**(parsed.env or {}), **{name: value for name, eq, value in pairs if eq}}
     tree["perf_harness"] = flags
     recipe = " ".join(str(t) for t in flags.get("--model_recipe_name", ()))
     what = f"The recipe {recipe} that these flags change" if recipe else "The recipe that these flags change"
-    notes.append(Note(f"{what} was not read; fields that they do not set are unknown."))
-    parsed.values = tree
-    return notes, "unknown", "bridge", "perf-harness"
+    parsed.notes.append(Note(f"{what} was not read; fields that they do not set are unknown."))
+    parsed.frontend, parsed.format, parsed.values = "bridge", "perf-harness", tree
 
 
-def _swift(source: Source, parsed: Parsed, chosen: Invocation, frontend: str) -> Read:
-    found = {flag[2:]: _literal(tokens) for flag, tokens in _lists(parsed.args.flags).items() if flag.startswith("--")}
+def _swift(source: Source, parsed: Parsed, frontend: str) -> None:
+    flags = _lists(parsed.args.flags)
+    found = {flag[2:]: _literal(tokens) for flag, tokens in flags.items() if flag.startswith("--")}
     parsed.at = {flag[2:]: token for flag, token in parsed.args.flag_at.items()}
-    notes: list[Note] = []
     extra = found.pop("megatron_extra_kwargs", None)
     values, own = keep_model_fields(found)
     if isinstance(extra, str):
-        try:
-            more = json.loads(extra)
-        except (ValueError, RecursionError):
-            more = None
-        if isinstance(more, dict):
+        more = json_mapping(extra)
+        if more is None:
+            parsed.notes.append(Note("--megatron_extra_kwargs is no JSON mapping and was not read."))
+        else:
             values |= look(more, "core").values
             parsed.at |= dict.fromkeys(more, parsed.args.flag_at["--megatron_extra_kwargs"])
-        else:
-            notes.append(Note("--megatron_extra_kwargs is no JSON mapping and was not read."))
     elif extra is not None:
-        notes.append(Note("--megatron_extra_kwargs is not known here.", None, ("megatron_extra_kwargs",)))
+        parsed.notes.append(Note("--megatron_extra_kwargs is not known here.", None, ("megatron_extra_kwargs",)))
     if own:
-        notes.append(Note(f"ms-swift's own arguments were not judged: {', '.join(sorted(own)[:12])}."))
-    parsed.values = values
-    return notes, "unknown", "core", "ms-swift"
+        parsed.notes.append(Note(f"ms-swift's own arguments were not judged: {', '.join(sorted(own)[:12])}."))
+    parsed.frontend, parsed.format, parsed.values = "core", "ms-swift", values
+
+
+def json_mapping(text: str) -> dict[str, Any] | None:
+    """A JSON mapping, or None."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _lists(flags: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..unknown import Unknown
 from .literal import MAX_ITEMS
-from .reading import Member
+from .reading import Member, Reading
 from .symbols import symbol
 
 __all__ = ["OVERRIDE", "Override", "parse_override", "parse_value", "read_overrides", "render"]
@@ -184,7 +184,7 @@ def render(value: Any) -> str:
     return text
 
 
-def read_overrides(text: str, frontend: str = "auto", path: str | None = None) -> Any:
+def read_overrides(text: str, frontend: str = "auto", path: str | None = None) -> Reading:
     """Overrides, one or more a line: read as the words of a command without a program."""
     from .command import read_command
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import InputError
-from .command import Invocation, _unwrapped, invocations_of, read_invocations
+from .command import Invocation, invocations_of, parse_invocations, unwrapped
+from .command_reading import Parsed, Source, reading_of
 from .reading import Reading
 from .shell import Pieces, Token
 from .shell_syntax import Text
@@ -33,12 +34,23 @@ def read_manifest(text: str, index: int, document: Any, frontend: str, path: str
     Raises:
         InputError: no command in it has Megatron's flags.
     """
+
+    def again(edited: str) -> Parsed:
+        from .yaml_text import parse
+
+        return _parse(edited, parse(edited, path)[index], frontend, path)
+
+    source = Source(text, path, "manifest")
+    return reading_of(source, _parse(text, document, frontend, path), again)
+
+
+def _parse(text: str, document: Any, frontend: str, path: str | None) -> Parsed:
     found: list[Invocation] = []
     notes: list[tuple[str, int]] = []
     for node, spot in _containers(document.value, document.spot):
         env = dict(_environment(text, node, spot))
         if "envFrom" in node or "env_file" in node:
-            notes.append(("Environment that comes from elsewhere (envFrom, env_file) was not read", 0))
+            notes.append(("Environment that comes from elsewhere (envFrom, env_file) was not read", -1))
         tokens: list[Token] = []
         script: Text | None = None
         for key in ("command", "entrypoint", "args"):
@@ -50,14 +62,14 @@ def read_manifest(text: str, index: int, document: Any, frontend: str, path: str
                 for number, item in enumerate(value):
                     tokens.append(_token(text, item, items[number] if number < len(items) else None))
         if tokens:
-            found += _unwrapped(tokens, env, -1, 0)
+            found += unwrapped(tokens, env, -1, 0)
         if script is not None:
             inner, ran = invocations_of(script, env)
             found += inner
             notes += ran.notes
     if not found:
         raise InputError("The manifest holds no container with a command.", path=path)
-    return read_invocations(found, notes, {}, text, frontend, path, "manifest")
+    return parse_invocations(found, notes, {}, Source(text, path, "manifest"), frontend)
 
 
 def _containers(tree: Any, spot: Spot) -> Iterator[tuple[Mapping[str, Any], Spot]]:

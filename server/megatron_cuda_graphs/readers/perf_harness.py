@@ -118,10 +118,10 @@ def fields_of(flags: Mapping[str, list[Any]]) -> dict[str, Any]:
             "model.cpu_offloading_weights": False,
             "model.cpu_offloading_num_layers": layers,
         }
-    if tokens := flags.get("--use_tokendrop"):
-        if str(tokens[-1]).lower() in _TRUE:
+    if drop := flags.get("--use_tokendrop"):
+        if str(drop[-1]).lower() in _TRUE:
             found |= {"model.moe_expert_capacity_factor": 1.0, "model.moe_pad_expert_input_to_capacity": True}
-        elif str(tokens[-1]).lower() in _FALSE:
+        elif str(drop[-1]).lower() in _FALSE:
             found |= {"model.moe_expert_capacity_factor": None, "model.moe_pad_expert_input_to_capacity": False}
     return found
 

@@ -63,6 +63,12 @@ Piece = Text | Hole
 Pieces = tuple[Piece, ...]
 
 
+class Item(tuple[Piece, ...]):
+    """An array's item, which remembers where it was written."""
+
+    use: tuple[int, int] | None = None
+
+
 @dataclass(slots=True)
 class Token:
     """One word of a command after expansion.
@@ -412,7 +418,11 @@ class _Shell:
         name = assign.name
         old = self.vars.get(name)
         if isinstance(assign.value, list):
-            items = [token.pieces for token in self.fields(assign.value)]
+            items: list[Pieces] = []
+            for token in self.fields(assign.value):
+                item = Item(token.pieces)
+                item.use = token.use
+                items.append(item)
             if assign.append:
                 before = old if isinstance(old, list) else [old] if old is not None else []
                 items = [*before, *items]
@@ -452,53 +462,27 @@ class _Shell:
 
     def fields(self, words: Iterable[Word]) -> list[Token]:
         """Words after expansion and splitting."""
-        tokens: list[Token] = []
+        line = _Line()
         for word in words:
-            use = self.span(word)
-            current: list[Piece] | None = None
-            quoted = False
-            unquoted_hole = False
-
-            def flush(use: tuple[int, int] | None = use) -> None:
-                nonlocal current, quoted, unquoted_hole
-                if current is not None:
-                    tokens.append(_token(tuple(current), quoted, unquoted_hole, use))
-                current, quoted, unquoted_hole = None, False, False
-
+            line.use = self.span(word)
             for part in word.parts:
                 if part.kind == "text":
-                    current = [*(current or []), part.text]
-                    quoted = quoted or part.quoted
+                    line.add((part.text,), part.quoted)
                     continue
                 value = self.expand(part)
-                if isinstance(value, list):
-                    for number, item in enumerate(value):
-                        if number:
-                            flush()
-                        if part.quoted:
-                            current = [*(current or []), *item]
-                            quoted = True
-                        else:
-                            for split, more in enumerate(_split(item)):
-                                if split:
-                                    flush()
-                                current = [*(current or []), *more] if more or current else current
-                                unquoted_hole = unquoted_hole or any(isinstance(p, Hole) for p in more)
-                    continue
-                if part.quoted:
-                    current = [*(current or []), *value]
-                    quoted = True
-                    continue
-                for split, more in enumerate(_split(value)):
-                    if split:
-                        flush()
-                    if more:
-                        current = [*(current or []), *more]
-                        unquoted_hole = unquoted_hole or any(isinstance(p, Hole) for p in more)
-            flush()
-            if len(tokens) > MAX_TOKENS:
+                for number, item in enumerate(value if isinstance(value, list) else [value]):
+                    if number:
+                        line.flush()
+                    if isinstance(item, Item) and line.current is None:
+                        line.use = item.use or line.use
+                    if part.quoted:
+                        line.add(item, True)
+                    else:
+                        line.split(item)
+            line.flush()
+            if len(line.tokens) > MAX_TOKENS:
                 raise InputError(f"A command has more than {MAX_TOKENS} words.")
-        return tokens
+        return line.tokens
 
     def expand(self, part: Part) -> Value:
         if part.kind == "command":
@@ -646,6 +630,33 @@ class _Shell:
         return (start, end) if start >= 0 and end - start == word.end - word.start else None
 
 
+class _Line:
+    """Tokens being put together from expanded parts."""
+
+    def __init__(self) -> None:
+        self.tokens: list[Token] = []
+        self.current: list[Piece] | None = None
+        self.quoted = False
+        self.use: tuple[int, int] | None = None
+
+    def add(self, pieces: Iterable[Piece], quoted: bool) -> None:
+        self.current = [*(self.current or []), *pieces]
+        self.quoted = self.quoted or quoted
+
+    def split(self, pieces: Pieces) -> None:
+        """Add an unquoted expansion, which blanks divide."""
+        for number, group in enumerate(_split(pieces)):
+            if number:
+                self.flush()
+            if group:
+                self.add(group, False)
+
+    def flush(self) -> None:
+        if self.current is not None:
+            self.tokens.append(_token(tuple(self.current), self.quoted, self.use))
+        self.current, self.quoted = None, False
+
+
 def _safe(name: str) -> str:
     return "_" + re.sub(r"\W", "_", name)
 
@@ -713,7 +724,7 @@ def _split(pieces: Pieces) -> list[list[Piece]]:
     return groups
 
 
-def _token(pieces: Pieces, quoted: bool, unquoted_hole: bool, use: tuple[int, int] | None) -> Token:
+def _token(pieces: Pieces, quoted: bool, use: tuple[int, int] | None) -> Token:
     hole = next((piece for piece in pieces if isinstance(piece, Hole)), None)
     if hole is None:
         return Token(_known_text(pieces), None, False, "", pieces, use)
