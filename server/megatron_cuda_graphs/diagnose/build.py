@@ -1,0 +1,143 @@
+"""Compiles the declared failure modes and the rule catalogue into the index that the diagnoser loads.
+
+Declared once: a mode's words, run-time texts and signs in `data/failure_modes/<family>.yaml`; the texts of
+configuration checks in `rules/`, each of which names its mode. `tools/make_failure_index.py` writes the result to
+`data/failure_index.json`, so that a diagnosis imports neither.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .text import squash
+
+__all__ = ["DECLARED", "compile_index", "declared", "fragments"]
+
+DECLARED = Path(__file__).parents[1] / "data" / "failure_modes"
+_HOLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
+_TEXT_KEYS = {"in", "at", "raises", "text", "echo"}
+_WORDS = ("text", "any", "any2", "none")
+_SIGNAL_KEYS = {*_WORDS, "all_of", "raises", "frames", "code", "context", "test", "echo", "confidence"}
+_MODE_KEYS = {
+    "symptom", "cause", "fix", "change", "collect", "texts", "signals", "symptoms", "notes", "verdict", "looks_like",
+    "note",
+}  # fmt: skip
+
+
+def declared() -> dict[str, dict[str, Any]]:
+    """Every mode by name, as declared, with its `family` and the family's `about`.
+
+    Raises:
+        ValueError: a mode, text or signal has an unknown key, or a name stands twice.
+    """
+    import yaml
+
+    modes: dict[str, dict[str, Any]] = {}
+    for path in sorted(DECLARED.glob("*.yaml")):
+        family = yaml.safe_load(path.read_text("utf-8"))
+        for name, mode in family["modes"].items():
+            where = f"{path.name}: {name}"
+            if name in modes:
+                raise ValueError(f"{where}: declared twice")
+            _known(where, mode, _MODE_KEYS)
+            for text in mode.get("texts", ()):
+                _known(where, text, _TEXT_KEYS)
+            for signal in mode.get("signals", ()):
+                _known(where, signal, _SIGNAL_KEYS)
+            modes[name] = {**mode, "family": path.stem, "about": family["about"]}
+    return modes
+
+
+def _known(where: str, mapping: dict[str, Any], keys: set[str]) -> None:
+    if unknown := set(mapping) - keys:
+        raise ValueError(f"{where}: unknown keys {sorted(unknown)}")
+
+
+def fragments(template: str) -> list[str]:
+    """The fixed parts of a format template, squashed; `{{` and `}}` are braces."""
+    parts, start, fixed = [], 0, ""
+    for hole in _HOLE.finditer(template):
+        fixed += template[start : hole.start()]
+        start = hole.end()
+        if hole[0] in ("{{", "}}"):
+            fixed += hole[0][0]
+        else:
+            parts.append(fixed)
+            fixed = ""
+    parts.append(fixed + template[start:])
+    return [part for part in map(squash, parts) if part]
+
+
+def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str, Any]]:
+    rows = []
+    for rule in rules:
+        if rule.failure_mode is None:
+            continue
+        if rule.failure_mode not in modes:
+            raise ValueError(f"{rule.id} names the failure mode {rule.failure_mode!r}, which is not declared")
+        rows += [
+            {
+                "mode": rule.failure_mode,
+                "package": rule.package,
+                "releases": str(text.releases),
+                "at": rule.symbol,
+                "raises": text.exception,
+                "text": text.template,
+                "rule": rule.id,
+            }
+            for text in rule.texts
+        ]
+    for name, mode in modes.items():
+        for text in mode.get("texts", ()):
+            package, _, releases = text["in"].partition(" ")
+            rows.append(
+                {
+                    "mode": name,
+                    "package": package,
+                    "releases": releases,
+                    "at": text["at"],
+                    "raises": text.get("raises"),
+                    "text": text["text"],
+                }
+                | ({"echo": True} if text.get("echo") else {})
+            )
+    for row in rows:
+        row["parts"] = fragments(row["text"])
+    return rows
+
+
+def _signal(mode: str, signal: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {"mode": mode, "confidence": signal["confidence"]}
+    for key in _WORDS:
+        if key in signal:
+            out[key] = [squash(word) for word in signal[key]]
+    if "all_of" in signal:
+        out["all_of"] = [[squash(word) for word in group] for group in signal["all_of"]]
+    if "raises" in signal:
+        out["raises"] = signal["raises"] if isinstance(signal["raises"], list) else [signal["raises"]]
+    if "code" in signal:
+        out["code"] = [squash(word) for word in signal["code"]]
+    return out | {key: signal[key] for key in ("frames", "context", "test", "echo") if key in signal}
+
+
+def compile_index(rules: list[Any]) -> dict[str, Any]:
+    """The index, JSON-ready: `modes`, `texts`, `signals`, `symptoms`, `notes`."""
+    modes = declared()
+    words = ("family", "symptom", "cause", "fix", "change", "collect", "verdict", "looks_like", "note")
+    return {
+        "modes": {
+            name: {key: mode[key] for key in words if key in mode}
+            | {"rules": sorted({r.id for r in rules if r.failure_mode == name})}
+            for name, mode in modes.items()
+        },
+        "texts": _texts(modes, rules),
+        "signals": [_signal(name, s) for name, mode in modes.items() for s in mode.get("signals", ())],
+        "symptoms": [
+            [name, [[alternative.strip().lower() for alternative in str(group).split("|")] for group in groups]]
+            for name, mode in modes.items()
+            for groups in mode.get("symptoms", ())
+        ],
+        "notes": [[name, squash(note)] for name, mode in modes.items() for note in mode.get("notes", ())],
+    }
