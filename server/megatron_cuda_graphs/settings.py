@@ -14,7 +14,13 @@ from .readers.reading import Frontend, Member
 from .stack import Judged
 from .unknown import Unknown
 
-__all__ = ["Settings", "module_name"]
+__all__ = ["GRAPH_NAMES", "Settings", "module_name"]
+
+# Fields that say which graphs, in any release's spelling. cuda_graph_impl is not among them: it decides everything.
+GRAPH_NAMES = frozenset({
+    "cuda_graph_modules", "cuda_graph_scope", "cuda_graph_warmup_steps", "enable_cuda_graph", "external_cuda_graph",
+    "inference_cuda_graph_scope",
+})  # fmt: skip
 
 
 def module_name(value: Any) -> Any:
@@ -28,7 +34,19 @@ class Settings:
     Rules read; migrations write with `set`, as the upstream code they mirror does.
     """
 
-    __slots__ = ("bridge", "core", "defaults", "environ", "frontend", "judged", "partial", "provider", "v", "written")
+    __slots__ = (
+        "assumed",
+        "bridge",
+        "core",
+        "defaults",
+        "environ",
+        "frontend",
+        "judged",
+        "partial",
+        "provider",
+        "v",
+        "written",
+    )
 
     def __init__(
         self,
@@ -50,13 +68,16 @@ class Settings:
         self.defaults = defaults
         self.environ = environ
         self.partial = partial
+        # A change of graph settings is read as if the configuration below it left the other names for them alone.
+        touched = "cuda_graph_impl" in values or not GRAPH_NAMES.isdisjoint(values)
+        self.assumed = GRAPH_NAMES if partial and touched else frozenset[str]()
         self.provider = provider
 
     def __getattr__(self, name: str) -> Any:
         v = self.v
         if name in v:
             return v[name]
-        if self.partial and name in self.defaults:
+        if self.partial and name in self.defaults and name not in self.assumed:
             return Unknown(name, reason="not set here, and the configuration this text changes is not shown")
         return self.defaults.get(name)
 
@@ -99,7 +120,7 @@ class Settings:
             return False
         if judged.te is None:
             return Unknown("transformer-engine", key=("te>=", version), reason="its version is not known")
-        return judged.te >= version
+        return judged.te >= (*version, 0, 0, 0)[:4]
 
     def torch_at_least(self, version: tuple[int, ...]) -> Any:
         """megatron.core.utils.is_torch_min_version; Unknown when the version is not known."""

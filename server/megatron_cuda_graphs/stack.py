@@ -36,7 +36,7 @@ _ARCHITECTURES = {
 class Judged(NamedTuple):
     """A stack with every version settled on a covered release.
 
-    `te` and `torch` are None when unknown; `te_absent` says that Transformer Engine is known not to be there.
+    `te` (see `_ordered`) and `torch` are None when unknown; `te_absent` says that Transformer Engine is known not to be there.
     `problems` are (rule name, severity, message) of what is wrong with the stack itself.
     """
 
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     core_version: str
     bridge: Release | None
     bridge_version: str | None
-    te: Release | None
+    te: tuple[int, ...] | None
     te_absent: bool
     torch: Release | None
     sm: int | None
@@ -244,12 +244,18 @@ def _judge(stack: Stack, frontend: str) -> Judged:
         core_version=core_version,
         bridge=bridge_release,
         bridge_version=bridge_version,
-        te=releases.parse(te) if te not in (None, ABSENT) else None,
+        te=_ordered(te) if te not in (None, ABSENT) else None,
         te_absent=te == ABSENT,
         torch=releases.parse(stack.torch) if stack.torch not in (None, ABSENT) else None,
         sm=_sm(stack.gpu_arch),
         problems=tuple(problems),
     )
+
+
+def _ordered(version: str | None) -> tuple[int, ...]:
+    """(2, 14, 0, 0), or (2, 14, 0, -1) for a pre-release of it: comparable with (2, 14, 0, 0)."""
+    text = version or ""
+    return (*releases.parse(text), -1 if re.search(r"\d\.?(a|b|rc|dev)\d*", text.partition("+")[0]) else 0)
 
 
 def _sm(arch: str | None) -> int | None:

@@ -10,11 +10,12 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, computed_field
 
 from . import readers
+from .errors import InputError
 from .frontends import Frontend
 from .frontends import frontend as frontend_of
 from .frontends._base import apply
 from .readers.reading import Frontend as FrontendName
-from .readers.reading import Reading
+from .readers.reading import Note, Reading
 from .report import EnvFix, FieldFix, Finding, Location, Normalized, Result, Upstream
 from .rules import Migration, Rule, program
 from .rules._rule import Change
@@ -146,11 +147,8 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
                 if not _worth_saying(step, settings):
                     continue
         for values in found if isinstance(found, list) else [found if isinstance(found, Mapping) else {}]:
-            fixes = values.get("_fixes")
-            if fixes is None and step.fixes is not None:
-                ways = step.fixes
-                fixes = supposing(lambda ways=ways: [list(w) for w in ways(settings) if w], [])  # type: ignore[misc]
-            hits.append(Hit(step, values, undecided, fixes or []))
+            fixes = values["_fixes"] if "_fixes" in values else _ways_out(step, settings)
+            hits.append(Hit(step, values, undecided, fixes))
         if undecided is None and step.severity == "error":
             finished = finished and step.stage in ("setup", "capture", "replay")
             if step.stops:
@@ -161,6 +159,14 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
     return Judgement(reading, stack, env, front, settings, hits, normalized if finished else None)
 
 
+def _ways_out(rule: Rule, settings: Settings) -> list[list[Change]]:
+    """The rule's fixes, with what is not known taken as not so."""
+    ways = rule.fixes
+    if ways is None:
+        return []
+    return supposing(lambda: [list(way) for way in ways(settings) if way], [])
+
+
 class _OverUnknown(dict[str, Any]):
     """An environment of which the configuration's own text sets some variables and the rest is not known."""
 
@@ -169,8 +175,8 @@ class _OverUnknown(dict[str, Any]):
 
 
 def _worth_saying(rule: Rule, settings: Settings) -> bool:
-    """An undecided rule is reported where the configuration touches it, not for everything it leaves open."""
-    return not settings.partial or any(settings.given(f) for f in rule.fields)
+    """An undecided error is reported where the configuration touches it, not for everything it leaves open."""
+    return rule.severity == "error" and (not settings.partial or any(settings.given(f) for f in rule.fields))
 
 
 def _migrate(step: Migration, settings: Settings) -> None:
@@ -179,7 +185,9 @@ def _migrate(step: Migration, settings: Settings) -> None:
     except Undecidable as exc:
         for name in step.sets:
             if settings.has(name) or "." in name:
-                settings.set(name, Unknown(*exc.names, reason="it follows from a value that is not known"))
+                before = getattr(settings, name)
+                names = exc.names | (before.names if isinstance(before, Unknown) else frozenset())
+                settings.set(name, Unknown(*names, reason="it follows from a value that is not known"))
 
 
 def _normalized(s: Settings) -> Normalized | None:
@@ -218,7 +226,7 @@ def report(judgement: Judgement) -> ValidationReport:
     s = judgement.settings
     findings = [_stack_finding(*problem) for problem in s.judged.problems]
     findings += [_finding(hit, judgement) for hit in judgement.hits]
-    findings += _notes(judgement.reading)
+    findings += _notes(judgement)
     errors = [f for f in findings if f.severity == "error"]
     unsure = any(f.severity == "info" for f in findings)
     result = ValidationReport(
@@ -303,8 +311,16 @@ def _stack_finding(name: str, severity: Any, message: str) -> Finding:
     )  # fmt: skip
 
 
-def _notes(reading: Reading) -> list[Finding]:
-    if not reading.notes:
+def _notes(judgement: Judgement) -> list[Finding]:
+    reading, settings = judgement.reading, judgement.settings
+    notes = list(reading.notes)
+    assumed = sorted(n for n in settings.assumed if n not in settings.written and settings.has(n))
+    if assumed:
+        notes.append(Note(
+            "Only changes are shown here. Assumed of the configuration they go on: it leaves "
+            f"{', '.join(assumed)} at their defaults.", None, tuple(assumed)
+        ))  # fmt: skip
+    if not notes:
         return []
     from .rules.input import NOT_READ
 
@@ -313,7 +329,7 @@ def _notes(reading: Reading) -> list[Finding]:
             rule_id=NOT_READ.id, name=NOT_READ.name, severity="info", phase="parse", message=note.message,
             fields=note.fields, location=note.location, docs=DOCS.format(name=NOT_READ.id),
         )
-        for note in reading.notes
+        for note in notes
     ]  # fmt: skip
 
 
@@ -345,9 +361,21 @@ def repair(judgement: Judgement) -> tuple[Any, dict[str, str] | None]:
         current = judge(replace(reading, env=None), judgement.stack, env)
     else:
         return None, None
-    known = {k: str(v) for k, v in (judgement.env or {}).items() if not is_unknown(v)}
     fixed = judgement.reading.edit(edits)
-    return fixed, {**known, **setenv}
+    known = {k: str(v) for k, v in (judgement.env or {}).items() if not is_unknown(v)}
+    return (None, None) if fixed is None or not _holds(fixed, judgement, setenv) else (fixed, {**known, **setenv})
+
+
+def _holds(fixed: Any, judgement: Judgement, setenv: Mapping[str, str]) -> bool:
+    """Whether an edited text still says what was meant: it is read again. A mapping is what was judged."""
+    if not isinstance(fixed, str):
+        return True
+    try:
+        reading = readers.read(fixed, frontend=judgement.reading.frontend)
+    except InputError:
+        return False
+    env = {**(judgement.env or {}), **setenv} if judgement.env is not None or setenv else None
+    return not judge(reading, judgement.stack, env).errors
 
 
 def _next_step(judgement: Judgement, seen: set[str]) -> list[Change] | None:
