@@ -19,7 +19,7 @@ X, Y = Unknown("x"), Unknown("y")
         (lambda: X == 3 or not X == 3, {True}),
         (lambda: "moe" in X and Y > 1, {True, False}),
         (lambda: X + 1 > 2 and X + 1 > 2, {True, False}),
-        (lambda: [n for n in X], {True, False}),  # can't be split into cases
+        (lambda: list(X), {True, False}),  # can't be split into cases
         (lambda: X in ("a", "b"), {True, False}),
     ],
 )
