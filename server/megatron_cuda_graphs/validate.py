@@ -272,7 +272,7 @@ def _finding(hit: Hit, judgement: Judgement) -> Finding:
         phase=rule.phase,
         message=message,
         fields=dotted,
-        location=_locate(reading, names, dotted),
+        location=_locate(reading, (*(front.written_as(n, s) for n in names), *names)),
         fix=ways[0] if ways else (),
         other_fixes=tuple(ways[1:]),
         upstream=upstream,
@@ -291,14 +291,9 @@ def _fix(change: Change, front: Frontend, settings: Settings) -> FieldFix | EnvF
     return FieldFix(op=change.op, field=front.dotted(change.name, settings), value=change.value)
 
 
-def _locate(reading: Reading, names: Iterable[str], dotted: Iterable[str]) -> Location | None:
+def _locate(reading: Reading, names: Iterable[str]) -> Location | None:
     locations = reading.locations
-    if not locations:
-        return None
-    for name in (*dotted, *names):
-        if name in locations:
-            return locations[name]
-    return None
+    return next((locations[name] for name in names if name in locations), None) if locations else None
 
 
 def _stack_finding(name: str, severity: Any, message: str) -> Finding:

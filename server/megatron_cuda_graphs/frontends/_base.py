@@ -23,6 +23,9 @@ class Frontend(Protocol):
     def dotted(self, name: str, settings: Settings) -> str:
         """The user's name for a canonical field."""
 
+    def written_as(self, name: str, settings: Settings) -> str:
+        """The name under which a reading's values and locations have a canonical field."""
+
     def edits(self, changes: Iterable[Change], settings: Settings) -> list[Fix]:
         """The changes as edits of the reading's values (see `Reading.edit`)."""
 

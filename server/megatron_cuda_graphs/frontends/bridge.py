@@ -76,6 +76,9 @@ class Bridge:
             return name
         return f"model.transformer.{name}" if "model.transformer" in settings.written else f"model.{name}"
 
+    def written_as(self, name: str, settings: Settings) -> str:
+        return self.dotted(name, settings)
+
     def edits(self, changes: Iterable[Change], settings: Settings) -> list[Fix]:
         return nested_fixes(changes, settings, self)
 

@@ -55,6 +55,9 @@ class Core:
     def dotted(self, name: str, settings: Settings) -> str:
         return name
 
+    def written_as(self, name: str, settings: Settings) -> str:
+        return self.dotted(name, settings)
+
     def edits(self, changes: Iterable[Change], settings: Settings) -> list[Fix]:
         return nested_fixes(changes, settings, self)
 

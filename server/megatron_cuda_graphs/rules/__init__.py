@@ -23,6 +23,7 @@ FAMILIES = (
     "core_offload",
     "core_overlap",
     "bridge",
+    "megatron_lm",
     "setup",
     "capture",
     "silent",
@@ -38,7 +39,11 @@ def _load() -> tuple[Rule | Migration, ...]:
 
 def catalogue() -> list[Rule]:
     """Every rule, by id."""
-    return sorted((step for step in _load() if isinstance(step, Rule)), key=lambda r: r.id)
+    found: dict[str, Rule] = {}
+    for step in _load():
+        if isinstance(step, Rule):
+            found.setdefault(step.id, step)  # the same check may stand at a second place
+    return sorted(found.values(), key=lambda r: r.id)
 
 
 def explain(id_or_name: str) -> Rule | None:

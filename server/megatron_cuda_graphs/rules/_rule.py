@@ -8,14 +8,14 @@ its checks. Both stand at a place (`stage`, `order`) in the sequence that upstre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ..releases import Range, Release
 from ..report import Phase, Severity
 from ..settings import Settings
 
-__all__ = ["STAGES", "Change", "Migration", "Rule", "Text", "migration", "rule", "setenv", "to", "unset"]
+__all__ = ["STAGES", "Change", "Migration", "Rule", "Text", "also_at", "migration", "rule", "setenv", "to", "unset"]
 
 Stage = Literal[
     "construct",  # the class's own __init__: unknown keywords
@@ -243,3 +243,21 @@ def migration(
         return declared
 
     return declare
+
+
+def also_at(
+    step: Rule | Migration, at: tuple[Stage, int], frontend: str, releases: str | None = None, **changes: Any
+) -> None:
+    """The same check, or rewriting, at another place too for one front end, whose own code makes it earlier.
+
+    `releases` narrows it; `symbol` and `text` are what that code is and says, where it is not the same.
+    """
+    changes |= {"stage": at[0], "order": at[1], "frontends": frozenset({frontend})}
+    if releases is not None:
+        changes["releases"] = Range.of(releases)
+    if isinstance(step, Rule):
+        exception = changes.pop("exception", step.texts[0].exception if step.texts else None)
+        text = changes.pop("text", None)
+        own = (Text(step.releases, text, None),) if text is not None else step.texts
+        changes |= {"phase": PHASE[at[0]], "texts": tuple(t._replace(exception=exception) for t in own)}
+    REGISTRY.append(replace(step, **changes))
