@@ -25,7 +25,7 @@ from .rules._rule import Change, to, unset
 from .rules._state import as_list
 from .settings import Settings, module_name
 from .stack import Stack
-from .unknown import Undecidable, is_unknown
+from .unknown import Undecidable, is_unknown, require
 from .validate import judge, report
 
 __all__ = ["Meaning", "Migrated", "meaning", "migrate", "spelling"]
@@ -75,9 +75,8 @@ def meaning(settings: Settings) -> Meaning:
     else:
         impl = settings.cuda_graph_impl
     names = settings.modules
-    for item in (impl, names):
-        if is_unknown(item):
-            raise Undecidable(item.names)
+    require(impl)
+    require(names)
     modules = [m for m in map(module_name, as_list(names)) if m != "full"]
     inference = module_name(settings.inference_cuda_graph_scope) if settings.core >= (0, 18) else None
     if INFERENCE in modules:

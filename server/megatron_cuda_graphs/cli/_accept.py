@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ._inputs import read_file
+from ..files import read_file
 
 if TYPE_CHECKING:
     from ..report import Finding
@@ -118,4 +118,7 @@ class Baseline:
     def text(cls, findings: Sequence[tuple[str, Finding]]) -> str:
         """The baseline file that accepts these findings."""
         rows = sorted(cls.key(path, f) for path, f in findings if f.severity != "info")
-        return json.dumps({"findings": [dict(zip(("path", "rule", "fields"), r, strict=True)) for r in rows]}, indent=1) + "\n"
+        return (
+            json.dumps({"findings": [dict(zip(("path", "rule", "fields"), r, strict=True)) for r in rows]}, indent=1)
+            + "\n"
+        )

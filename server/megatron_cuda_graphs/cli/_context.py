@@ -7,9 +7,9 @@ import os
 import re
 
 from ..errors import InputError
+from ..files import read_file
 from ..stack import Stack
 from . import _project
-from ._inputs import read_file
 
 __all__ = ["add_env", "add_format", "add_frontend", "add_stack", "environment", "read_stack", "stacks"]
 
@@ -57,7 +57,9 @@ def read_stack(text: str) -> Stack:
         return Stack.parse(text)
     stack = Stack.read(read_file(text[1:]).decode("utf-8", "replace"))
     if all(getattr(stack, name) is None for name in Stack.packages):
-        raise InputError("names no release of megatron-core, megatron-bridge, transformer-engine or torch.", path=text[1:])
+        raise InputError(
+            "names no release of megatron-core, megatron-bridge, transformer-engine or torch.", path=text[1:]
+        )
     return stack
 
 

@@ -31,7 +31,7 @@ def _table() -> tuple[dict[str, Any], Path | None]:
 
 def _parsed(content: bytes, file: Path) -> dict[str, Any]:
     try:
-        import tomllib
+        import tomllib  # Python 3.11
     except ImportError:
         import tomli as tomllib
     try:

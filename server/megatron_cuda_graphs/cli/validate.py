@@ -44,7 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("--to", metavar="STACK", help="rewrite the files into another release's spelling and rules")
     change.add_argument("--diff", action="store_true", help="show the change instead of writing it")
     change.add_argument("-o", "--output", metavar="FILE", help="write the changed text there; - is standard output")
-    accept = parser.add_argument_group("accepting findings (also: a comment `# mcg: ignore[MCG044] reason` in the input)")
+    accept = parser.add_argument_group(
+        "accepting findings (also: a comment `# mcg: ignore[MCG044] reason` in the input)"
+    )
     accept.add_argument("--ignore", action="append", default=[], metavar="ID", help="leave out this rule; repeatable")
     accept.add_argument("--baseline", metavar="FILE", help="leave out the findings listed there")
     accept.add_argument("--write-baseline", metavar="FILE", help="list today's findings there")
@@ -190,7 +192,11 @@ def _show_json(args: argparse.Namespace, rows: list[Judged], bad: list[Unreadabl
     from os.path import isdir
 
     name = args.inputs[0]
-    if len(args.inputs) == 1 and len(rows) == 1 and (rows[0].source.named or not (isdir(name) or set(name) & set("*?["))):
+    if (
+        len(args.inputs) == 1
+        and len(rows) == 1
+        and (rows[0].source.named or not (isdir(name) or set(name) & set("*?[")))
+    ):
         out(json.dumps(rows[0].report.model_dump(mode="json"), indent=2, ensure_ascii=False))
         return
     dump([

@@ -15,11 +15,33 @@ if TYPE_CHECKING:
     from ..stack import Stack
     from ..validate import ValidationReport
 
-__all__ = ["change", "finding", "fix", "place", "report", "stack_line", "summary", "table", "undecided", "value", "verdict"]
+__all__ = [
+    "change",
+    "finding",
+    "fix",
+    "place",
+    "report",
+    "stack_line",
+    "summary",
+    "table",
+    "undecided",
+    "value",
+    "verdict",
+]
 
 SHOWN = 5  # remarks about parts that were not read, before the rest is only counted
-_NAMES = {"megatron_core": "core", "megatron_bridge": "bridge", "transformer_engine": "te", "torch": "torch", "gpu_arch": "gpu"}
-_ASK = {"transformer-engine": "te=VERSION in --stack", "torch": "torch=VERSION in --stack", "gpu_arch": "gpu=NAME in --stack"}
+_NAMES = {
+    "megatron_core": "core",
+    "megatron_bridge": "bridge",
+    "transformer_engine": "te",
+    "torch": "torch",
+    "gpu_arch": "gpu",
+}
+_ASK = {
+    "transformer-engine": "te=VERSION in --stack",
+    "torch": "torch=VERSION in --stack",
+    "gpu_arch": "gpu=NAME in --stack",
+}
 
 
 def value(item: Any) -> str:
@@ -135,7 +157,11 @@ def summary(result: ValidationReport, style: Style = PLAIN) -> str:
     lines = [f"{style.paint(colour, verdict(result))}: {counts}"]
     graphs = result.normalized
     if graphs is not None and graphs.impl is not None:
-        what = graphs.impl if graphs.impl == "none" else f"{graphs.impl} [{', '.join(graphs.modules or ()) or 'whole layer'}]"
+        what = (
+            graphs.impl
+            if graphs.impl == "none"
+            else f"{graphs.impl} [{', '.join(graphs.modules or ()) or 'whole layer'}]"
+        )
         if graphs.impl == "full_iteration" or "full_iteration" in (graphs.modules or ()):
             what = "full iteration"
         lines[0] += f"; graphs: {what}"

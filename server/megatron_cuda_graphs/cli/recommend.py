@@ -1,0 +1,94 @@
+"""`recommend`: graphs for a workload."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..errors import EnvironmentLacks, InputError
+from ._context import add_format, add_stack, stacks
+from ._inputs import sources
+from ._terminal import dump, out, style
+
+__all__ = ["EXAMPLES", "arguments", "run"]
+
+EXAMPLES = """\
+examples:
+  megatron-cuda-graphs recommend run.yaml --stack bridge=0.6.2,te=2.14.0
+  megatron-cuda-graphs recommend --set num_moe_experts=128 --set hidden_size=2048 --set gpu=h100
+  megatron-cuda-graphs recommend config.json --set tensor_model_parallel_size=2 --set memory_headroom_gb=20
+
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("input", nargs="?", metavar="FILE", help="a configuration, a Hugging Face config.json, or -")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="facts",
+        help="a fact about the workload; goes over the file's",
+    )  # fmt: skip
+    add_stack(parser)
+    add_format(parser)
+
+
+def _facts(items: list[str]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {item!r} is not NAME=VALUE.")
+        try:
+            facts[name] = json.loads(value)
+        except ValueError:
+            facts[name] = {"true": True, "false": False, "none": None}.get(value.lower(), value)
+    return facts
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    try:
+        from ..recommend import recommend_scope
+    except ImportError as exc:
+        if not str(exc.name).startswith("megatron_cuda_graphs"):
+            raise
+        raise EnvironmentLacks(f"this build has no recommender ({exc.name} is missing).") from None
+    facts = _facts(args.facts)
+    workload: Any = facts
+    if args.input is not None:
+        source = next(iter(sources([args.input])), None)
+        if source is None:
+            raise InputError(f"{args.input} holds no configuration.")
+        if source.error is not None:
+            raise source.error
+        workload = _merged(source.text.decode("utf-8", "replace"), facts)
+    elif not facts:
+        raise InputError("nothing is known of the workload.", hint="Give a FILE or --set NAME=VALUE.")
+    result = recommend_scope(workload, stack=stacks(args)[0])
+    if args.format == "json":
+        dump(result.model_dump(mode="json"))
+    else:
+        from ..render.recommendation import text
+
+        out(text(result, style()))
+    return 0
+
+
+def _merged(text: str, facts: dict[str, Any]) -> Any:
+    """The text itself, or, where facts go over it, the mapping that it holds."""
+    if not facts:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return text
+        return found if isinstance(found, dict) else text
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("--set goes over a mapping (YAML or JSON) only.")
+    return {**found, **facts}

@@ -1,0 +1,141 @@
+"""Tools that refuse arguments they don't know, answer errors in plain words, and describe themselves briefly."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.types import CallToolResult, TextContent
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import UserError
+
+__all__ = ["Arguments", "StrictTool", "answer", "brief"]
+
+
+class Arguments(ArgModelBase):
+    """Base of a tool's arguments: no other names are taken."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Metadata(FuncMetadata):
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Objects sent as JSON text are parsed, but a configuration's text stays one: its lines are locations."""
+        kept: dict[str, Any] = {k: data[k] for k in ("config", "workload", "text") if k in data}
+        return {**super().pre_parse_json(data), **kept}
+
+
+def _explained(error: ValidationError, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    lines: dict[str, None] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        where = ".".join(str(p) for p in item["loc"] if not str(p).startswith(("dict[", "function-")))
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            close = get_close_matches(where, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+            lines[f"unknown argument {where!r}; {hint}"] = None
+        else:
+            lines[f"{where}: {item['msg'].removeprefix('Value error, ')}"] = None
+    return "; ".join(lines)
+
+
+class StrictTool(Tool):
+    """A tool whose every expected failure is a ToolError with the reason."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        """Run it; see the base class."""
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as exc:
+            raise ToolError(f"{self.name}: {_explained(exc, list(self.parameters['properties']))}") from None
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as exc:
+            if isinstance(exc.__cause__, UserError):
+                raise ToolError(f"{self.name}: {exc.__cause__}") from None
+            raise
+
+    @classmethod
+    def of(
+        cls, fn: Any, arguments: type[Arguments], result: type[BaseModel], *, depth: int, **details: Any
+    ) -> StrictTool:
+        """A tool from a function, the model of its arguments and the model of its result, described to `depth`."""
+        made = cast("StrictTool", cls.from_function(fn, structured_output=False, **details))
+        parameters = brief(arguments.model_json_schema(), descriptions=True, depth=3)
+        return made.model_copy(
+            update={
+                "parameters": {**parameters, "additionalProperties": False},
+                "fn_metadata": _Metadata(arg_model=arguments, output_schema=outline(result, depth)),
+            }
+        )
+
+
+def answer(text: str, result: BaseModel) -> CallToolResult:
+    """A short text for the model, the whole result as structured content."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=result.model_dump(mode="json")
+    )
+
+
+def outline(result: type[BaseModel], depth: int) -> dict[str, Any]:
+    """A result's schema; what lies deeper than `depth` is only typed."""
+    return brief(result.model_json_schema(mode="serialization"), descriptions=False, depth=depth)
+
+
+def brief(schema: dict[str, Any], *, descriptions: bool, depth: int) -> dict[str, Any]:
+    """A JSON schema without titles, defaults of null and nesting beyond `depth`; references are resolved."""
+    definitions = schema.get("$defs", {})
+
+    def kind(node: dict[str, Any]) -> list[str]:
+        found = node.get("type")
+        if "const" in node or "enum" in node:
+            found = found or "string"
+        return [found] if isinstance(found, str) else list(found or [])
+
+    def walk(node: dict[str, Any], left: int) -> dict[str, Any]:
+        while "$ref" in node:
+            node = {**definitions[node["$ref"].rpartition("/")[2]], **{k: v for k, v in node.items() if k != "$ref"}}
+        options = node.get("anyOf") or node.get("oneOf")
+        made: dict[str, Any] = {}
+        if options:
+            walked = [walk(o, left) for o in options]
+            rest = [w for w in walked if w != {"type": "null"}]
+            nullable = len(rest) < len(walked)
+            if len(rest) == 1:
+                made = rest[0]
+                if nullable and descriptions is False and (types := kind(made)):
+                    made = {
+                        **made,
+                        "type": [*types, "null"],
+                        **({"enum": [*made["enum"], None]} if "enum" in made else {}),
+                    }
+            elif all(set(w) <= {"type"} for w in rest):
+                types = [t for w in rest for t in kind(w)]
+                made = {"type": [*types, *(["null"] if nullable and not descriptions else [])]} if all(rest) else {}
+            else:
+                made = {"anyOf": rest + ([{"type": "null"}] if nullable and not descriptions else [])}
+        else:
+            for key in ("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum"):
+                if key in node:
+                    made[key] = node[key]
+            if "properties" in node:
+                if left > 0:
+                    made["properties"] = {k: walk(v, left - 1) for k, v in node["properties"].items()}
+                    if required := node.get("required"):
+                        made["required"] = required
+            elif isinstance(extra := node.get("additionalProperties"), dict) and left > 0:
+                made["additionalProperties"] = walk(extra, left - 1)
+            if "items" in node and left > 0:
+                made["items"] = walk(node["items"], left - 1)
+        if descriptions:
+            if "description" in node:
+                made["description"] = node["description"]
+            if node.get("default") not in (None, {}, [], ""):
+                made["default"] = node["default"]
+        return made
+
+    return walk({k: v for k, v in schema.items() if k != "$defs" and k != "description"}, depth)
