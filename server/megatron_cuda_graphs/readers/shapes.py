@@ -14,7 +14,7 @@ from .model_args import from_flags, from_model_args
 from .reading import Frontend
 from .tree import Settler
 
-__all__ = ["SECTIONS", "View", "keep_model_fields", "look", "put"]
+__all__ = ["SECTIONS", "View", "is_telling", "keep_model_fields", "look", "put"]
 
 Path = tuple[str, ...]
 
@@ -321,14 +321,14 @@ def put(tree: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     tree[parts[-1]] = value
 
 
-def _is_telling(values: Mapping[str, Any]) -> bool:
+def is_telling(values: Mapping[str, Any]) -> bool:
     return any(
         isinstance(key, str) and (key in _TELLING_EXACT or any(part in key for part in _TELLING)) for key in values
     )
 
 
 def _flat(values: dict[str, Any]) -> View | None:
-    if _is_telling(values) or not any(isinstance(v, Mapping) for v in values.values()):
+    if is_telling(values) or not any(isinstance(v, Mapping) for v in values.values()):
         return View("core", values)
     return None
 
@@ -339,7 +339,7 @@ def _nested(values: dict[str, Any]) -> View | None:
         if not at:
             continue
         inner = dict(node)
-        view = _bridge(inner) or (View("core", inner) if _is_telling(inner) else None)
+        view = _bridge(inner) or (View("core", inner) if is_telling(inner) else None)
         if view is not None:
             view.root = at
             view.env_root = (*at, *view.env_root) if view.env_root else None
