@@ -192,7 +192,7 @@ def _no_attention(s: Settings) -> list[str]:
     "MCG431",
     "whole-layer-with-ep-overlap",
     at=("replay", 110),
-    releases="0.16..0.18",
+    releases="0.16..",
     symbol="megatron/core/transformer/transformer_layer.py :: TransformerLayer._te_cuda_graph_replay",
     text="EP overlap must be                 disabled when CUDA graph captures the whole MLP/MoE part.",
     fields=("cuda_graph_modules", "cuda_graph_scope", "overlap_moe_expert_parallel_comm"),

@@ -14,6 +14,11 @@ from . import _state as state
 from ._rule import Change, migration, rule, to, unset
 
 CONFIG = "megatron/core/transformer/cuda_graph_config.py :: "
+# 0.16 and 0.17 have it in __post_init__ itself, 0.18 and newer in a function of its own.
+BOTH = (
+    "megatron/core/transformer/transformer_config.py, megatron/core/transformer/cuda_graph_config.py :: "
+    "TransformerConfig.__post_init__, "
+)
 OLD_FLAGS = ("enable_cuda_graph", "external_cuda_graph")
 DEPRECATED = ("full_iteration", "full_iteration_inference")  # as module names, from 0.18
 INFERENCE = ("none", "layer", "block")
@@ -244,6 +249,7 @@ def move_scope(s: Settings) -> None:
     "full-with-modules",
     at=("post_init", 315),
     releases="0.16..",
+    symbol=BOTH + "normalize_cuda_graph_modules",
     text="full scope cannot be used with other scopes.",
     fields=("cuda_graph_modules", "cuda_graph_scope"),
     says="'full' means the whole layer and can't stand beside other modules: {modules}.",
@@ -327,6 +333,7 @@ def _fix_names(s: Settings) -> Iterator[list[Change]]:
     "unknown-module",
     at=("post_init", 320),
     releases="0.16..",
+    symbol=BOTH + "normalize_cuda_graph_modules",
     exception="KeyError",
     text="{bad!r}",
     fields=("cuda_graph_modules", "cuda_graph_scope"),
@@ -371,6 +378,7 @@ def modules_mixed(s: Settings) -> Any:
     "modules-wrong-element",
     at=("post_init", 321),
     releases="0.18..",
+    symbol=CONFIG + "normalize_cuda_graph_modules",
     text="cuda_graph_modules values must be strings or CudaGraphModule enums, got {shown}.",
     fields=("cuda_graph_modules",),
     says="cuda_graph_modules holds {shown}, which is neither a name nor a CudaGraphModule.",

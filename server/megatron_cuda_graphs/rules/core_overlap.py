@@ -155,7 +155,7 @@ overlap_with_mtp_needs_pipeline = _neighbour(
     "Expert-parallel overlap with a multi-token-prediction layer needs pipeline parallelism in this release.",
     ("mtp_num_layers", "pipeline_model_parallel_size"),
     lambda s: s.mtp_num_layers == 1 and not s.pipeline_model_parallel_size > 1,
-    releases="0.15..0.17",
+    releases="0.16..0.17",
 )
 
 
