@@ -16,7 +16,7 @@ from .frontends import frontend as frontend_of
 from .frontends._base import apply
 from .readers.reading import Frontend as FrontendName
 from .readers.reading import Note, Reading
-from .report import EnvFix, FieldFix, Finding, Location, Normalized, Result, Upstream
+from .report import EnvFix, FieldFix, Finding, Fix, Location, Normalized, Result, Upstream
 from .rules import Migration, Rule, program
 from .rules._rule import Change
 from .settings import Settings, module_name
@@ -61,6 +61,15 @@ class ValidationReport(Result):
     @property
     def errors(self) -> list[Finding]:
         return [f for f in self.findings if f.severity == "error"]
+
+    def spelled(self, way: Iterable[Fix]) -> list[Fix]:
+        """A way out in the input's own spelling: flags with their tokens for a command line."""
+        if self.frontend != "megatron-lm" or self._judgement is None:
+            return list(way)
+        changes = [
+            Change("setenv", f.name, f.value) if isinstance(f, EnvFix) else Change(f.op, f.field, f.value) for f in way
+        ]
+        return self._judgement.front.edits(changes, self._judgement.settings)
 
 
 @dataclass
@@ -197,11 +206,13 @@ def _normalized(s: Settings) -> Normalized | None:
     modules = s.modules
     if isinstance(modules, str):
         modules = modules.split(",")
+    elif modules is not None and not is_unknown(modules) and not isinstance(modules, (list, tuple)):
+        modules = [modules]  # up to 0.15 the field takes anything
     scope = module_name(s.inference_cuda_graph_scope)
     steps = s.cuda_graph_warmup_steps
     return Normalized(
         impl=None if is_unknown(impl) else impl,
-        modules=None if is_unknown(modules) or modules is None else tuple(sorted(map(module_name, modules))),
+        modules=None if is_unknown(modules) or modules is None else tuple(sorted(str(module_name(m)) for m in modules)),
         inference_scope=None if is_unknown(scope) else scope,
         warmup_steps=steps if isinstance(steps, int) else None,
     )

@@ -80,7 +80,7 @@ def _remaining(result: object, name: str) -> None:
     assert isinstance(result, ValidationReport)
     for found in result.findings:
         if found.severity == "error":
-            err(text.finding(found, name))
+            err(text.finding(found, name, result=result))
 
 
 def _painted(text: str) -> str:

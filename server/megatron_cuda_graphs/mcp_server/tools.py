@@ -117,7 +117,7 @@ def tools(allowed: tuple[str, ...]) -> Iterator[StrictTool]:
 def _validation(result: Any, path: str | None) -> str:
     loud = [f for f in result.findings if f.severity != "info"]
     loud.sort(key=lambda f: f.severity != "error")
-    parts = [render.summary(result), *(render.finding(f, path) for f in loud[:SHOWN])]
+    parts = [render.summary(result), *(render.finding(f, path, result=result) for f in loud[:SHOWN])]
     if len(loud) > SHOWN:
         parts.append(f"{len(loud) - SHOWN} more findings in the structured content.")
     parts += render.undecided([f for f in result.findings if f.severity == "info"])[:SHOWN]

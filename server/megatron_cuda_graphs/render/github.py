@@ -36,6 +36,6 @@ def report(result: ValidationReport, path: str | None) -> str:
         if found.upstream and found.upstream.message:
             said += f"\nupstream: {found.upstream.message}"
         if found.fix:
-            said += f"\nfix: {fix(found.fix)}"
+            said += f"\nfix: {fix(result.spelled(found.fix))}"
         lines.append(f"::{_LEVEL[found.severity]} {properties}::{_data(said)}")
     return "\n".join(lines)

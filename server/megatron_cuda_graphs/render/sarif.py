@@ -10,7 +10,7 @@ from .. import __version__
 from .text import fix
 
 if TYPE_CHECKING:
-    from ..report import Finding
+    from ..report import Finding, Fix
     from ..validate import ValidationReport
 
 __all__ = ["log"]
@@ -23,8 +23,8 @@ def log(reports: Iterable[tuple[str | None, ValidationReport]]) -> dict[str, Any
     """The findings of several reports as one SARIF run."""
     from ..rules import catalogue
 
-    results = [(path, f) for path, result in reports for f in result.findings]
-    used = {f.rule_id for _, f in results}
+    results = [(path, f, result.spelled(f.fix)) for path, result in reports for f in result.findings]
+    used = {f.rule_id for _, f, _ in results}
     rules = [r for r in catalogue() if r.id in used]
     index = {r.id: i for i, r in enumerate(rules)}
     return {
@@ -49,18 +49,18 @@ def log(reports: Iterable[tuple[str | None, ValidationReport]]) -> dict[str, Any
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(path, f, index) for path, f in results],
+                "results": [_result(path, f, index, way) for path, f, way in results],
             }
         ],
     }
 
 
-def _result(path: str | None, found: Finding, index: dict[str, int]) -> dict[str, Any]:
+def _result(path: str | None, found: Finding, index: dict[str, int], way: list[Fix]) -> dict[str, Any]:
     text = found.message
     if found.upstream and found.upstream.message:
         text += f" Upstream: {found.upstream.message}"
-    if found.fix:
-        text += f" Fix: {fix(found.fix)}."
+    if way:
+        text += f" Fix: {fix(way)}."
     at = found.location
     file = (at.path if at else None) or path
     result: dict[str, Any] = {

@@ -83,8 +83,11 @@ def _upstream(found: Finding) -> str:
     return f"{said}  ({up.package} {up.version}, {found.phase})"
 
 
-def finding(found: Finding, path: str | None = None, style: Style = PLAIN) -> str:
-    """One finding, three to five lines."""
+def finding(
+    found: Finding, path: str | None = None, style: Style = PLAIN, result: ValidationReport | None = None
+) -> str:
+    """One finding, three to five lines; with its report, fixes are in the input's own spelling."""
+    ways = [result.spelled(way) if result else way for way in (found.fix, *found.other_fixes)]
     where = place(found, path)
     head = f"{style.paint(found.severity, found.severity)} {style.paint('bold', found.rule_id)} {found.name}"
     lines = [f"{style.paint('bold', where)}: {head}" if where else head, f"    {found.message}"]
@@ -92,9 +95,9 @@ def finding(found: Finding, path: str | None = None, style: Style = PLAIN) -> st
         lines.append(f"    {style.paint('dim', 'upstream:')} {said}")
     elif found.severity == "error":
         lines.append(f"    {style.paint('dim', 'fails in:')} {found.phase}")
-    if found.fix:
-        lines.append(f"    {style.paint('good', 'fix:')} {fix(found.fix)}")
-    lines += [f"    {style.paint('dim', 'or:')} {fix(way)}" for way in found.other_fixes]
+    if ways[0]:
+        lines.append(f"    {style.paint('good', 'fix:')} {fix(ways[0])}")
+    lines += [f"    {style.paint('dim', 'or:')} {fix(way)}" for way in ways[1:]]
     return "\n".join(lines)
 
 
@@ -172,7 +175,7 @@ def summary(result: ValidationReport, style: Style = PLAIN) -> str:
 def report(result: ValidationReport, path: str | None = None, style: Style = PLAIN) -> str:
     """Everything about one configuration."""
     loud = [f for f in result.findings if f.severity != "info"]
-    parts = [finding(f, path, style) for f in loud]
+    parts = [finding(f, path, style, result) for f in loud]
     quiet = undecided([f for f in result.findings if f.severity == "info"], style)
     if quiet:
         parts.append("\n".join(quiet))
