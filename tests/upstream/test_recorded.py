@@ -1,0 +1,167 @@
+"""validate_config against what the real classes said: the recordings, and fresh cases where the packages are.
+
+How the recordings were made is told in `record.py`. A rejection counts where the rule behind it is about graphs.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+import record
+
+from megatron_cuda_graphs import Stack, validate_config
+from megatron_cuda_graphs.releases import parse
+
+FILES = sorted(record.RECORDED.glob("*.jsonl.gz"))
+NAMED = [path.name.removesuffix(".jsonl.gz") for path in FILES]
+PLACE = record.place_of(None, None)
+FRESH = [record.Target(frontend, release) for frontend, found in record.RELEASES.items() for release in found[-2:]]
+SHOWN = 6
+
+
+class Judged(NamedTuple):
+    row: dict[str, Any]
+    report: Any
+    call: dict[str, Any]
+
+
+def judge(rows: Iterable[dict[str, Any]]) -> list[Judged]:
+    """Reports for the rows that a graph rule decided."""
+    found = []
+    for row in rows:
+        if row["graph_rule"] is False:
+            continue
+        frontend = "megatron-lm" if "args" in row else "bridge" if "megatron_bridge" in row["stack"] else "core"
+        call = {"stack": Stack(**row["stack"]), "env": row.get("env") or {}, "frontend": frontend}
+        config = shlex.join(row["args"]) if "args" in row else row["config"]
+        found.append(Judged(row, validate_config(config, **call), call))
+    return found
+
+
+@pytest.fixture(scope="module", params=FILES, ids=NAMED)
+def path(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def recorded(path):
+    return judge(record.read(path)[1])
+
+
+def squashed(text: str | None) -> str:
+    return "".join((text or "").split())
+
+
+def wrong_verdicts(judged: list[Judged]) -> list[str]:
+    return [
+        f"upstream {'accepts' if row['ok'] else 'says ' + repr(row['message'])}, "
+        f"we {'accept' if report.ok else 'say ' + report.errors[0].rule_id}: {_input(row)}"
+        for row, report, _ in judged
+        if report.ok != row["ok"]
+    ]
+
+
+def wrong_first_errors(judged: list[Judged]) -> list[str]:
+    missed = []
+    for row, report, _ in judged:
+        if row["ok"] or report.ok:
+            continue
+        first = report.errors[0]
+        said = first.upstream and (first.upstream.exception, squashed(first.upstream.message))
+        if said != (row["exception"], squashed(row["message"])):
+            missed.append(f"upstream says {row['exception']}: {row['message']!r}, "
+                          f"{first.rule_id} says {first.upstream}: {_input(row)}")  # fmt: skip
+    return missed
+
+
+def effective(row: dict[str, Any]) -> dict[str, Any]:
+    """The real object's graph settings as `normalized` states them."""
+    real = row["normalized"]
+    release = parse(row["stack"].get("megatron_core", "0.19"))
+    expected = {"impl": real.get("cuda_graph_impl"), "warmup_steps": real.get("cuda_graph_warmup_steps")}
+    names = real.get("cuda_graph_modules", real.get("cuda_graph_scope"))
+    if isinstance(names, list) and ("megatron_bridge" in row["stack"] or release >= (0, 16)):
+        expected["modules"] = sorted(name.rpartition(".")[2] for name in names)
+    if "inference_cuda_graph_scope" in real:
+        expected["inference_scope"] = real["inference_cuda_graph_scope"].rpartition(".")[2]
+    return expected
+
+
+def wrong_settings(judged: list[Judged]) -> list[str]:
+    missed = []
+    for row, report, _ in judged:
+        if not (row["ok"] and report.ok and row["normalized"] and "cuda_graph_impl" in row["normalized"]):
+            continue
+        expected = effective(row)
+        ours = report.normalized.model_dump() if report.normalized else {}
+        got = {name: list(v) if isinstance(v := ours.get(name), tuple) else v for name in expected}
+        if got != expected:
+            missed.append(f"upstream has {expected}, we say {got}: {_input(row)}")
+    return missed
+
+
+def wrong_fixes(judged: list[Judged]) -> list[str]:
+    missed = []
+    for row, report, call in judged:
+        if report.ok:
+            continue
+        if report.fixed is None:
+            continue
+        again = validate_config(report.fixed, **{**call, "env": {**call["env"], **(report.fixed_env or {})}})
+        if not again.ok:
+            missed.append(f"fixed still says {again.errors[0].message}: {_input(row)} -> {report.fixed}")
+    return missed
+
+
+def _input(row: dict[str, Any]) -> str:
+    return json.dumps({key: row[key] for key in ("stack", "config", "args", "env") if row.get(key)})
+
+
+def none(missed: list[str], judged: list[Judged]) -> None:
+    shown = "\n".join(missed[:SHOWN])
+    assert not missed, f"{len(missed)} of {len(judged)}:\n{shown}"
+
+
+def test_accepts_what_the_release_accepts_and_nothing_else(recorded):
+    none(wrong_verdicts(recorded), recorded)
+
+
+def test_names_first_what_the_release_raises(recorded):
+    none(wrong_first_errors(recorded), recorded)
+
+
+def test_tells_the_settings_that_the_release_ends_up_with(recorded):
+    none(wrong_settings(recorded), recorded)
+
+
+def test_fixes_validate_clean(recorded):
+    none(wrong_fixes(recorded), recorded)
+
+
+def test_nearly_every_rejection_has_a_fix(recorded):
+    rejected = [report for _, report, _ in recorded if not report.ok]
+    assert sum(report.fixed is not None for report in rejected) >= 0.95 * len(rejected)
+
+
+def test_recording_is_worth_something(path):
+    header, rows = record.read(path)
+    assert header["made_by"].startswith("record.py record")
+    assert len(rows) >= 2000
+    assert sum(row["ok"] for row in rows) >= len(rows) / 4
+    # What is never reached is a postcondition: the list was built of members a few lines above.
+    assert [s for s in header["graph_sites"]["not_reached"] if "assert all(" not in s] == []
+
+
+@pytest.mark.upstream
+@pytest.mark.skipif(PLACE is None, reason="no MEGATRON_RECORD_VENV and MEGATRON_PACKAGES (see record.py)")
+@pytest.mark.parametrize("target", FRESH, ids=lambda t: f"{t.frontend}-{t.release}")
+def test_fresh_cases_agree(target):
+    assert PLACE is not None
+    asked = record.draw_cases(target, seed=record.SEED + 1, count=400)
+    judged = judge(row for row, _ in record.rows_of(PLACE, target, asked))
+    for check in (wrong_verdicts, wrong_first_errors, wrong_settings, wrong_fixes):
+        none(check(judged), judged)
