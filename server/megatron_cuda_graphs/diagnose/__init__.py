@@ -11,8 +11,6 @@ from .model import Consequence, Diagnosis, Evidence, Match
 
 __all__ = ["Consequence", "Diagnosis", "Evidence", "Match", "diagnose_error"]
 
-PASTE = 400  # lines up to which an input is treated as a paste rather than a log
-
 
 def diagnose_error(
     text: str | None = None,

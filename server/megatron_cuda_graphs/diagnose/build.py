@@ -17,9 +17,9 @@ __all__ = ["DECLARED", "compile_index", "declared", "fragments"]
 
 DECLARED = Path(__file__).parents[1] / "data" / "failure_modes"
 _HOLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
-_TEXT_KEYS = {"in", "at", "raises", "text", "echo"}
+_TEXT_KEYS = {"in", "at", "raises", "text", "echo", "confidence", "note"}
 _WORDS = ("text", "any", "any2", "none")
-_SIGNAL_KEYS = {*_WORDS, "all_of", "raises", "frames", "code", "context", "test", "echo", "confidence"}
+_SIGNAL_KEYS = {*_WORDS, "all_of", "raises", "frames", "not_frames", "code", "context", "test", "echo", "confidence"}
 _MODE_KEYS = {
     "symptom", "cause", "fix", "change", "collect", "texts", "signals", "symptoms", "notes", "verdict", "looks_like",
     "note",
@@ -89,9 +89,13 @@ def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str,
             }
             for text in rule.texts
         ]
+    asserted = {(row["package"], squash(_HOLE.sub("{}", row["text"]))): row["rule"] for row in rows}
     for name, mode in modes.items():
         for text in mode.get("texts", ()):
             package, _, releases = text["in"].partition(" ")
+            rule = asserted.get((package, squash(_HOLE.sub("{}", text["text"]))))
+            if rule is not None and text["text"]:
+                raise ValueError(f"{name}: {text['text']!r} is {rule}'s text; take it out of the failure mode")
             rows.append(
                 {
                     "mode": name,
@@ -101,7 +105,7 @@ def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str,
                     "raises": text.get("raises"),
                     "text": text["text"],
                 }
-                | ({"echo": True} if text.get("echo") else {})
+                | {key: text[key] for key in ("echo", "confidence", "note") if key in text}
             )
     for row in rows:
         row["parts"] = fragments(row["text"])
@@ -119,7 +123,7 @@ def _signal(mode: str, signal: dict[str, Any]) -> dict[str, Any]:
         out["raises"] = signal["raises"] if isinstance(signal["raises"], list) else [signal["raises"]]
     if "code" in signal:
         out["code"] = [squash(word) for word in signal["code"]]
-    return out | {key: signal[key] for key in ("frames", "context", "test", "echo") if key in signal}
+    return out | {key: signal[key] for key in ("frames", "not_frames", "context", "test", "echo") if key in signal}
 
 
 def compile_index(rules: list[Any]) -> dict[str, Any]:

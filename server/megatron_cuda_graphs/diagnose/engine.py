@@ -20,7 +20,7 @@ __all__ = ["diagnose"]
 
 MATCHES = 5
 EVIDENCE = 6
-PASTE = 400  # lines up to which an input counts as a paste rather than a log
+PASTE = 80  # lines up to which an input counts as a paste rather than a log
 RANKS = 64
 DOCS = "docs/failure-modes/{}.md"
 
@@ -38,7 +38,7 @@ def diagnose(
     log = Log()
     sources, lines = _read(text, paths, log, on_progress)
     log.finish()
-    short = lines <= PASTE
+    short = lines <= PASTE and len(log.progress) < 3
     reasoning = reason(log, known, short)
     if text is not None and short:
         _add_symptoms(text, log, known, reasoning)
@@ -98,7 +98,10 @@ _MACHINE = re.compile(r"Traceback \(most recent|^\s*File \"|\[rank\d+\]|\b\w+(?:
 
 def _add_symptoms(text: str, log: Log, known: Index, reasoning: Reasoning) -> None:
     """A description in words: only where no message decides, and less the more it looks like a log."""
-    if reasoning.findings and reasoning.findings[0].confidence >= 0.75:
+    top = reasoning.findings[0] if reasoning.findings else None
+    if top is not None and (top.confidence >= 0.75 or (top.candidate is not None and top.candidate.how in ("text", "cut"))):
+        return
+    if any(e.kind == "exception" and e.text.startswith(e.cls) and not log.is_victim(e) for e in log.events):
         return
     machine = bool(_MACHINE.search(text)) or bool(log.progress)
     for mode, confidence in described(text, known):

@@ -56,6 +56,8 @@ class Text(NamedTuple):
     rule: str | None
     anchor: str
     fixed: int
+    confidence: float
+    note: bool
 
 
 class Candidate(NamedTuple):
@@ -82,6 +84,8 @@ def _text(row: dict[str, Any]) -> Text:
         row.get("rule"),
         max(parts, key=len, default=""),
         sum(map(len, parts)),
+        row.get("confidence", 0.95),
+        row.get("note", False),
     )
 
 
@@ -135,6 +139,26 @@ class Index:
                 self._memo.clear()
             self._memo[said] = known
         return known
+
+    def run_out(self, said: str) -> Iterable[tuple[Text, int]]:
+        """Texts that a message begins to say and is cut off in: the text and how many fixed characters stand there."""
+        for text in self.long:
+            head = text.parts[0]
+            at = said.rfind(head[:10])
+            if at < 0 or len(head) < 6:
+                continue
+            end, matched = at, 0
+            for part in text.parts:
+                found = said.find(part, end, end + WINDOW + len(part)) if end > at or part is not head else (at if said.startswith(part, at) else -1)
+                if found >= 0:
+                    end, matched = found + len(part), matched + len(part)
+                    continue
+                rest = said[max(end, len(said) - len(part)) :]
+                tail = next((len(rest) - i for i in range(len(rest)) if part.startswith(rest[i:])), 0)
+                if tail >= 3 or (end >= len(said) - 120 and matched >= LONG):
+                    if matched + tail >= 14:
+                        yield text, matched + tail
+                break
 
     def short_texts(self, event: Event, said: str) -> Iterable[Text]:
         """Short or wordless texts whose raising frame is in the traceback."""
@@ -193,6 +217,15 @@ class Index:
             for word in words:
                 self._likeness.setdefault(word, []).append(n)
 
+    def _misfit(self, text: Text, event: Event) -> float:
+        """What speaks against a text that stands there: another class raised, or a mere note."""
+        if event.kind == "exception":
+            name = event.cls.rpartition(".")[2]
+            if (text.raises or "").endswith("Warning") or text.note or (text.raises is None and self.modes[text.mode].note):
+                return 0.25
+            return 0.02 if text.raises and text.raises != name else 0.0
+        return 0.2 if text.note or self.modes[text.mode].note or (text.raises or "").endswith("Warning") else 0.0
+
     # -- an event -----------------------------------------------------------------------------------------------
 
     def candidates(self, event: Event, flags: frozenset[str]) -> list[Candidate]:
@@ -207,16 +240,32 @@ class Index:
                 found[candidate.mode] = candidate._replace(text=text, echo=candidate.echo)
 
         for text, whole in self.texts_in(said):
-            note = self.modes[text.mode].note or (text.raises or "").endswith("Warning")
-            base = 0.95 if whole else 0.62 + 0.2 * len(text.anchor) / text.fixed
-            if note and event.kind != "exception":
-                base -= 0.2
-            add(Candidate(text.mode, base, text, text.echo, "text" if whole else "part"))
+            base = text.confidence if whole else 0.62 + 0.2 * len(text.anchor) / text.fixed
+            add(Candidate(text.mode, base - self._misfit(text, event), text, text.echo, "text" if whole else "part"))
         for text in self.short_texts(event, said):
             add(Candidate(text.mode, 0.9, text, text.echo, "frame"))
+        name = event.cls.rpartition(".")[2]
+        if name:
+            message = squash(event.message)
+            for text in self.short:
+                if text.fixed >= 10 and text.raises == name and _exactly(text, message):
+                    add(Candidate(text.mode, 0.8, text, text.echo, "text"))
+        # Upstream's own remark is what the line says; signs in its words must not outdo it.
+        remarks = [c for c in found.values() if c.how == "text" and c.text and self._misfit(c.text, event) >= 0.2]
+        ceiling = min((c.confidence for c in remarks), default=2.0) - 0.05
         for signal in self.signals:
             if _holds(signal, said, event, flags):
-                add(Candidate(signal["mode"], signal["confidence"], None, signal.get("echo", False)))
+                confidence = signal["confidence"]
+                if signal["mode"] not in found:
+                    confidence = min(confidence, ceiling)
+                add(Candidate(signal["mode"], confidence, None, signal.get("echo", False)))
+        whole_length = max((c.text.fixed for c in found.values() if c.how == "text" and c.text), default=0)
+        for text, matched in self.run_out(said):
+            if matched > whole_length:
+                base = 0.9 if whole_length else 0.5 + 0.35 * matched / text.fixed
+                if whole_length:
+                    found = {m: c._replace(confidence=min(c.confidence, 0.7)) for m, c in found.items()}
+                add(Candidate(text.mode, base - self._misfit(text, event), text, text.echo, "cut"))
         if not any(c.confidence >= 0.6 for c in found.values()) and event.kind != "warning":
             like = self.like(event.message)
             if like is not None:
@@ -251,16 +300,40 @@ def _around(text: Text, said: str, at: int) -> bool:
     return True
 
 
+def _exactly(text: Text, message: str) -> bool:
+    """True where a message is the text and nothing else."""
+    template = text.template
+    if not template.startswith("{") and not message.startswith(text.parts[0]):
+        return False
+    if not template.endswith("}") and not message.endswith(text.parts[-1]):
+        return False
+    end = 0
+    for part in text.parts:
+        found = message.find(part, end)
+        if found < 0:
+            return False
+        end = found + len(part)
+    return True
+
+
 def _raised_at(at: str, frame: Frame) -> bool:
     path, _, name = at.partition(" :: ")
     func = name.rpartition(".")[2]
     return frame.file.rpartition("/")[2] == path.rpartition("/")[2] and func in (frame.func, frame.func.rpartition(".")[2])
 
 
-def _frame_in(spec: str, frames: list[Frame]) -> bool:
-    """'file.py:func', ':func', 'part/of/path'; several with a space between must all be there."""
+def _frame_in(spec: str, event: Event) -> bool:
+    """'file.py:func', ':func', 'part/of/path'; several with a space between must all be there.
+
+    A paste whose exception has no frames is searched for the words instead.
+    """
+    frames, around = event.frames, event.extra.get("around", "")
     for one in spec.split(" "):
         file, colon, func = one.partition(":")
+        if not frames:
+            if not around or not file or file.lower() not in around or (colon and func.lower() not in around):
+                return False
+            continue
         if not any(
             (file in f.file if "/" in file or not file.endswith(".py") else f.file.endswith(file))
             and (not colon or f.func.rpartition(".")[2] == func)
@@ -286,10 +359,12 @@ def _holds(signal: dict[str, Any], said: str, event: Event, flags: frozenset[str
         return False
     if (wanted := get("context")) and not any(flag in flags for flag in wanted):
         return False
-    if (specs := get("frames")) and not any(_frame_in(spec, event.frames) for spec in specs):
+    if (specs := get("frames")) and not any(_frame_in(spec, event) for spec in specs):
+        return False
+    if (specs := get("not_frames")) and any(_frame_in(spec, event) for spec in specs):
         return False
     if codes := get("code"):
-        code = [squash(f.code) for f in event.frames if f.code]
+        code = [squash(f.code) for f in event.frames if f.code] or [event.extra.get("around", "")]
         if not any(word in line for line in code for word in codes):
             return False
     return not get("test") or _TESTS[signal["test"]](event.message)

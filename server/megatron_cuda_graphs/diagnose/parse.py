@@ -82,6 +82,7 @@ class _Stream:
     text: list[tuple[int, str]] = field(default_factory=list)
     size: int = 0
     when: float | None = None
+    broken: str = ""  # a frame's line, in case its end is on the next one
     long: bool = False  # the last line may have been cut by a wrapping viewer
 
 
@@ -91,6 +92,7 @@ _EXCEPTION = re.compile(
     r"|(?:[a-z_]\w{0,40}\.){1,8}[A-Z]\w{0,60}|StopIteration|Exception)(?:: ?(.*))?$",
     re.DOTALL,
 )
+_NAMED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,60}(?::|$)")
 _INLINE = re.compile(r"(?:^|[\s>|\]'\"(:])((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception))(?:: |:$)(.*)$", re.DOTALL)
 _WARNING = re.compile(r"(?:.{1,300}?:\d+: )?((?:[A-Za-z_]\w*\.)*\w*Warning): (.*)$", re.DOTALL)
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|TorchScript traceback|C\+\+ CapturedTraceback")
@@ -207,7 +209,7 @@ class Log:
         if line.when is not None:
             stream.when = line.when
         continued = key is None and self._continues(line.text)
-        if continued and self._previous is not None:
+        if continued and self._previous is not None and self._previous is not stream:
             self._append(self._previous, line)
         if not self._structure(stream, line, rank, key):
             self._content(stream, line, rank)
@@ -246,7 +248,7 @@ class Log:
         text = line.text
         body = text.lstrip()
         if not body:
-            if stream.stack is not None:
+            if stream.stack is not None and "dump" not in stream.stack.extra:
                 self._emit(stream.stack)
                 stream.stack = None
             return True
@@ -264,7 +266,9 @@ class Log:
             self._close(stream)
             stream.linked = True
             return True
+        broken, stream.broken = stream.broken, ""
         if body.startswith("File "):
+            stream.broken = text
             frame = _FRAME.match(text)
             if frame:
                 if stream.open is not None:
@@ -295,7 +299,9 @@ class Log:
                 if stream.frames and not stream.frames[-1].code and body[0] not in "^~":
                     stream.frames[-1] = stream.frames[-1]._replace(code=body[:300])
                 return True
-            if re.match(r"[A-Za-z_][\w.]*(?::|$)", body) and " " not in body.split(":")[0] and stream.frames:
+            if broken and self._mend(stream, broken, text):
+                return True
+            if _NAMED.match(body) and stream.frames:
                 name, _, message = body.partition(":")
                 self._exception(stream, line, rank, name, message.strip())
                 return True
@@ -305,6 +311,20 @@ class Log:
                 return True
             return False
         return False
+
+    def _mend(self, stream: _Stream, broken: str, text: str) -> bool:
+        """Join a frame that was wrapped over two lines; the rest may go on."""
+        frame = _FRAME.match(broken + text)
+        if frame is None or len(broken) < 30 or " " in text.strip() and not frame[3]:
+            stream.broken = broken + text if frame is None and len(broken) >= 30 and 'line' not in broken else ""
+            return bool(stream.broken)
+        whole = Frame(frame[1] or frame[4], (frame[3] or frame[5] or "").strip())
+        if stream.frames and broken.lstrip().startswith(f'File "{stream.frames[-1].file}"'):
+            stream.frames[-1] = whole
+        else:
+            stream.frames.append(whole)
+        stream.broken = broken + text if not (frame[3] or frame[5]) else ""
+        return True
 
     def _exception(self, stream: _Stream, line: Line, rank: int | None, cls: str, message: str) -> None:
         self._close(stream)
@@ -361,9 +381,10 @@ class Log:
         if stream.stack is not None and self._stack_frame(stream, body):
             return
         if body.startswith(("Timeout (", "Current thread", "Thread 0x", "Fatal Python error")):
-            if body.startswith(("Timeout (", "Fatal")):
+            if body.startswith(("Timeout (", "Fatal")) or stream.stack is None:
                 self._close(stream)
                 stream.stack = self._event("stack", line, rank, stream)
+                stream.stack.extra["dump"] = "1"
             return
         if "iteration" in body or "step" in lowered:
             step = _STEP.match(body)
@@ -409,7 +430,7 @@ class Log:
             inline = _INLINE.search(body)
             if inline and not (stream.open is not None and stream.open.kind == "exception" and "Search for" in body):
                 exception = inline
-        if exception and not (stream.open is not None and stream.open.kind == "exception" and "cudaError" in body):
+        if exception and not self._belongs(stream, exception[1], body):
             self._exception(stream, line, rank, exception[1], exception[2] or "")
             return
         if stream.open is not None:
@@ -420,6 +441,14 @@ class Log:
             self._close_soft(stream)
         if _HOT.search(body):
             self._hot(stream, line, rank, body)
+
+    def _belongs(self, stream: _Stream, name: str, body: str) -> bool:
+        """True for the lines of a CUDA or NCCL message that only look like an exception of their own."""
+        return (
+            stream.open is not None
+            and stream.open.kind == "exception"
+            and ("cudaError" in body or (name.islower() or name.startswith("nccl")) and "." not in name)
+        )
 
     def _goes_on(self, event: Event, body: str) -> bool:
         return len(event.message) < MAX_MESSAGE and event.message.count("\n") < 24 and not body.startswith(("INFO", "[20"))

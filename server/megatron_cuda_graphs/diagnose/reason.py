@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .match import Candidate, Index
+from .match import Candidate, Index, Text
 from .parse import Event, Log, Progress
 from .text import squash
 
@@ -95,6 +95,14 @@ def graph_evident(log: Log) -> bool:
     return bool(log.capture_begun or log.capture_ended or log.configured)
 
 
+def attach_surroundings(log: Log) -> None:
+    """In a paste an exception without frames may have its code shown around it: keep that with the event."""
+    around = {(path, rank): squash("\n".join(text for _, text in rows)) for path, rank, rows in log.kept() if len(rows) <= 80}
+    for event in log.events:
+        if event.kind == "exception" and not event.frames:
+            event.extra["around"] = around.get((event.path, event.rank), "")
+
+
 def _flags(log: Log, event: Event, chain: Iterable[Event], evident: bool) -> frozenset[str]:
     flags: set[str] = set()
     chain = list(chain)
@@ -114,8 +122,10 @@ def _flags(log: Log, event: Event, chain: Iterable[Event], evident: bool) -> fro
         flags.add("graphs")
     else:
         flags.add("no_graphs")
-    if "in_replay" not in flags:
-        flags.add("not_replay")
+    if not event.frames:
+        flags.add("frameless")
+    elif not flags & {"in_replay", "in_capture"}:
+        flags.add("eager_frames")
     return frozenset(flags)
 
 
@@ -140,10 +150,10 @@ def _judge(log: Log, index: Index, chain: _Chain, evident: bool) -> list[Finding
                 events = [root, *(e for e in chain.events if e is not root)]
                 best[c.mode] = Finding(c.mode, c.confidence * factor, events, c)
     findings = sorted(best.values(), key=lambda f: -f.confidence)
-    if (not findings or findings[0].confidence < SURE) and any(e.frames for e in chain.events):
+    if (not findings or findings[0].confidence < 0.35) and any(e.frames for e in chain.events):
         flags = _flags(log, root, chain.events, evident)
         said = " ".join(squash(e.message) for e in chain.events)
-        if not flags & {"in_capture", "in_replay"} and not re.search(r"cudagraph|captur|cuda_graph", said) and "cut" not in root.extra:
+        if not flags & {"in_capture", "in_replay"} and not re.search(r"cuda[-_]?graph|captur|full_iteration", said) and "cut" not in root.extra:
             findings.append(Finding("not_cuda_graph_other", 0.55 if "graphs" not in flags else 0.5, [root]))
             findings.sort(key=lambda f: -f.confidence)
     return findings
@@ -178,6 +188,8 @@ def reason(log: Log, index: Index, short: bool) -> Reasoning:
     """Order the events and name the first cause. `short`: the input is a paste rather than a log."""
     out = Reasoning()
     out.graph_evident = evident = graph_evident(log)
+    if short:
+        attach_surroundings(log)
     exceptions = [e for e in log.events if e.kind == "exception"]
     victims = [e for e in log.events if log.is_victim(e)]
     # A rank whose only error is a lost peer is a victim only where something else may have caused it.
@@ -191,8 +203,10 @@ def reason(log: Log, index: Index, short: bool) -> Reasoning:
     strong = out.findings and out.findings[0].confidence >= 0.6
     if not strong:
         _from_lines(log, index, out, short, evident)
-    strong = out.findings and out.findings[0].confidence >= 0.6
-    if not strong:
+    out.findings.sort(key=lambda f: -f.confidence)
+    top = out.findings[0] if out.findings else None
+    told = top is not None and top.candidate is not None and top.candidate.how in ("text", "cut") and top.confidence >= 0.75
+    if not told and (short or top is None or top.confidence < 0.6):
         _from_running_text(log, index, out, short)
     if not fatal and not (out.findings and out.findings[0].confidence >= 0.8):
         _from_hang(log, out, evident)
@@ -224,13 +238,15 @@ def _from_lines(log: Log, index: Index, out: Reasoning, short: bool, evident: bo
         if event.kind not in ("hot", "warning") or log.is_victim(event):
             continue
         flags = _flags(log, event, [event], evident)
-        for c in index.candidates(event, flags):
+        candidates = index.candidates(event, flags)
+        advice = event.kind == "warning" or any(c.text is not None and c.how == "text" and _advice(c.text) for c in candidates)
+        for c in candidates:
             if c.how == "like" and not short:
                 continue
             mode = index.modes[c.mode]
             confidence = c.confidence
-            if event.kind == "warning" or mode.note or (c.text is not None and (c.text.raises or "").endswith("Warning")):
-                confidence *= 0.85 if short and not log.progress else 0.45
+            if advice or mode.note:
+                confidence *= 0.85 if short else 0.45
             elif c.how == "like":
                 confidence *= 0.8
             if confidence >= 0.25:
@@ -242,8 +258,14 @@ def _from_lines(log: Log, index: Index, out: Reasoning, short: bool, evident: bo
                 break
 
 
+def _advice(text: Text) -> bool:
+    """True for what upstream merely warns of or remarks."""
+    return text.note or (text.raises or "").endswith("Warning")
+
+
 def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> None:
     """Messages that wrapping broke in places where no line could be told: the text of each stream as one."""
+    decided = bool(out.findings) and out.findings[0].confidence >= 0.6
     for path, rank, rows in log.kept():
         if not rows or len(rows) > 4_000:
             continue
@@ -259,8 +281,10 @@ def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> N
                     line, quoted = number, raw
                     break
             event = Event("text", path, line, rank, None, quoted.strip()[:1_000], last_line=line)
-            warning = (text.raises or "").endswith("Warning") or index.modes[text.mode].note
-            confidence = 0.9 * (0.8 if warning and short else 0.4 if warning else 1.0)
+            warning = _advice(text) or index.modes[text.mode].note
+            if decided and (warning or text.raises is None and text.package != "cuda"):
+                continue
+            confidence = 0.95 * text.confidence * (0.8 if warning and short else 0.4 if warning else 1.0)
             out.findings.append(Finding(text.mode, confidence, [event], Candidate(text.mode, confidence, text, text.echo, "text")))
         if short and len(rows) <= 60 and not out.findings:
             event = Event("text", path, rows[0][0], rank, None, rows[0][1].strip()[:1_000], message="\n".join(t for _, t in rows))
