@@ -123,12 +123,12 @@ def _mixed_precision(recipe: Any, values: dict[str, Any]) -> None:
 
 
 def _environment(section: Any, env: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """`env_vars` of the container goes over the job's environment (Bridge 0.6)."""
+    """`env_vars` of the container holds for what the job's environment does not set (Bridge 0.6)."""
     if not isinstance(section, Mapping):
         return env
     ours = {str(k): v if isinstance(v, Unknown) else str(v) for k, v in section.items()}
     if env is not None:
-        return {**env, **ours}
+        return {**ours, **env}
     return _Partly(ours)
 
 

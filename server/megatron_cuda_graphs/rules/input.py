@@ -66,13 +66,42 @@ def _rename(s: Settings, name: str, value: Any) -> Iterator[list[Change]]:
     yield [unset(name)]
 
 
-def _unknown(s: Settings, graphs_only: bool) -> list[dict[str, Any]]:
+def _rename_in(s: Settings, section: str, field: str, value: Any) -> Iterator[list[Change]]:
+    known = [n.removeprefix(f"{section}.") for n in s.defaults if n.rpartition(".")[0] == section]
+    for guess in fields.did_you_mean(field, known, limit=1):
+        if f"{section}.{guess}" not in s.written:
+            yield [unset(f"{section}.{field}"), to(f"{section}.{guess}", value)]
+    yield [unset(f"{section}.{field}")]
+
+
+def _in_sections(s: Settings) -> list[dict[str, Any]]:
+    """Names about graphs in a section of a ConfigContainer whose class does not have them."""
+    found = []
+    for name, value in s.written.items():
+        section, _, field = name.rpartition(".")
+        if not section or name in s.defaults or not ("cuda_graph" in field or _is_graph_field(field)):
+            continue
+        target = s.written.get(f"{section}._target_")
+        classes = fields.section_classes(s.judged.bridge_version or "", section)
+        cls = target.rpartition(".")[2] if isinstance(target, str) else classes[0] if classes else None
+        if cls is None:
+            continue
+        why = f" It is a field of model, not of {section}." if field in s.defaults else ""
+        found.append({
+            "field": field, "why": why, "_fields": (name,), "_fixes": list(_rename_in(s, section, field, value)),
+            "cls": cls,
+        })  # fmt: skip
+    return found
+
+
+def _unknown(s: Settings, graphs_only: bool | None) -> list[dict[str, Any]]:
+    """Unknown names of the model, in the order written: those about graphs, the others, or (None) all."""
     found = []
     for name in s.written:
         if "." in name or name in s.defaults or name[:1] == "_":
             continue
         about_graphs = "cuda_graph" in name or _is_graph_field(name)
-        if graphs_only != about_graphs:
+        if graphs_only is not None and graphs_only != about_graphs:
             continue
         first = fields.first_release(name)
         guesses = fields.did_you_mean(name, s.defaults, limit=1)
@@ -113,7 +142,7 @@ _GRAPH_FIELDS = (
 )
 def unknown_keyword(s: Settings) -> Any:
     """A keyword that the dataclass does not have is a TypeError, whatever it is about."""
-    return [*_unknown(s, True), *_unknown(s, False)]
+    return _unknown(s, None)  # Python names the first one written
 
 
 @rule(
@@ -126,12 +155,12 @@ def unknown_keyword(s: Settings) -> Any:
     symbol="megatron/bridge/models/gpt_provider.py :: GPTModelProvider.__init__",
     text="{cls}.__init__() got an unexpected keyword argument '{field}'",
     fields=(),
-    says="This release's model has no field {field}.{why}",
+    says="This release's {cls} has no field {field}.{why}",
     failure_mode="not_cuda_graph_config",
 )
 def unknown_graph_field(s: Settings) -> Any:
-    """The model's class is built with what the configuration gives it."""
-    return _unknown(s, True)
+    """The model's class, and that of each section, is built with what the configuration gives it."""
+    return [*_unknown(s, True), *_in_sections(s)]
 
 
 @rule(
