@@ -1,0 +1,276 @@
+"""recommend_scope: decide by causes, let the rules strike out, say what is left and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import InputError
+from ..rules import Rule
+from ..stack import Judged, Stack
+from . import advice
+from .decide import Ruling, decide
+from .intake import facts_of
+from .memory import estimate
+from .model import Assumption, MemoryEstimate, Option, Recommendation, Rejected, WorthIt
+from .plans import PLANS, Plan, shown
+from .similar import chosen_by
+from .spell import Base, Spelled, environment, words
+from .workload import Workload
+from .worth import bound
+
+__all__ = ["recommend_scope"]
+
+OFFERED = 4
+PROBES = {
+    "moe": ("moe", "whole_layer", "full_iteration"),
+    "dense": ("full_iteration", "whole_layer"),
+}
+MAX_REJECTED = 8
+_OFF = PLANS["off"]
+
+
+def recommend_scope(
+    workload: Any, *, stack: Stack | None = None, _without: Iterable[str] = (), _families: Iterable[str] = ()
+) -> Recommendation:
+    """The CUDA graphs that suit a workload on a stack, as a ranked list of validated configurations.
+
+    Args:
+        workload: a mapping of what is known (Megatron's field names, and `gpu`, `num_gpus`, `task`, `precision`,
+            `packed_sequence`, `memory_headroom_gb`, `eager_step_ms` with `gpu_busy_ms`, ...; what is not known is left
+            out), a Hugging Face config.json mapping with parallelism, any configuration that `validate_config` reads,
+            or a line of words («Qwen3 MoE, 16 H100, all-to-all, bf16»).
+        stack: the releases; None takes those installed here, else the newest covered.
+        _without, _families: principles and recipe families to leave out, for cross-validation only.
+
+    Raises:
+        InputError: the input can't be read, or the stack's releases do not work together.
+    """
+    stack = stack if stack is not None else Stack.detect()
+    _usable(stack)
+    w = Workload(facts_of(workload, stack), stack.gpu_arch)
+    return _Run(w, stack, tuple(_without), tuple(_families)).result()
+
+
+def _usable(stack: Stack) -> None:
+    for name, severity, message in stack.judged("bridge").problems:
+        if severity == "error":
+            raise InputError(message, hint=f"No configuration can be right for this stack ({name}).")
+
+
+class _Run:
+    """One recommendation in the making."""
+
+    def __init__(self, w: Workload, stack: Stack, without: tuple[str, ...], families: tuple[str, ...]) -> None:
+        self.w, self.stack = w, stack
+        self.without = without
+        env = dict(w.facts.env or {})
+        self.bridge = Base(w, stack, "bridge", env)
+        self.lm = Base(w, stack, "megatron-lm", env)
+        self.env = env
+        self.judged: Judged = self.bridge.judged
+        self.worth: WorthIt = bound(w)
+        self.principle, self.ruling = decide(w, self.worth, without)
+        self.alike = chosen_by(w, families)
+        self.tried: dict[Plan, tuple[Spelled, Spelled, dict[str, str]]] = {}
+        self.rejected: dict[Plan, Rejected] = {}
+
+    def result(self) -> Recommendation:
+        ranked = self._ranked()
+        options = [self._option(plan, memory, first=i == 0) for i, (plan, memory) in enumerate(ranked)]
+        self._probe({plan for plan, _ in ranked})
+        assumptions = self._assumptions(ranked[0][0])
+        choice = options[0]
+        return Recommendation(
+            stack=self.stack.settled("bridge"),
+            kind=self.w.kind,
+            summary=advice.summary(self.w, ranked[0][0], self.worth, assumptions),
+            choice=choice,
+            alternatives=tuple(options[1:]),
+            rejected=tuple(list(self.rejected.values())[:MAX_REJECTED]),
+            assumptions=assumptions,
+            worth_it=self.worth,
+            bring_up=advice.bring_up(self.w, ranked[0][0], ranked[1][0] if len(ranked) > 1 else None),
+            watch=advice.watch(self.w, ranked[0][0], self.judged, self.bridge.judgement),
+            ignored=self.w.facts.ignored,
+        )
+
+    # Which ------------------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[Plan]:
+        """The ruling's plans, then what similar recipes chose, then off."""
+        plans = [PLANS[name] for name in self.ruling.plans]
+        for (impl, modules), *_ in self.alike:
+            plan = Plan(impl, modules)
+            if plan not in plans:
+                plans.append(plan)
+        return plans if _OFF in plans else [*plans, _OFF]
+
+    def _ranked(self) -> list[tuple[Plan, MemoryEstimate]]:
+        """Up to four plans that validate; those that do not fit the memory stand behind those that do."""
+        fit: list[tuple[Plan, MemoryEstimate]] = []
+        tight: list[tuple[Plan, MemoryEstimate]] = []
+        said: set[Plan | None] = set()
+        for plan in self._candidates():
+            spoken = plan.in_release(self.judged.core)
+            if spoken in said:
+                continue
+            if not self._try(plan):
+                continue
+            said.add(spoken)
+            memory = estimate(self.w, spoken or plan)
+            (tight if memory.fits is False else fit).append((plan, memory))
+            if len(fit) >= OFFERED:
+                break
+        return [*fit, *tight][:OFFERED]
+
+    def _try(self, plan: Plan) -> bool:
+        if plan in self.tried:
+            return True
+        if plan in self.rejected:
+            return False
+        env = environment(self.w, plan, self.judged, self.env)
+        bridge = self.bridge.with_plan(plan, env)
+        lm = self.lm.with_plan(plan, env) if bridge is not None and bridge.refused is None else None
+        if bridge is None or lm is None or lm.refused is not None:
+            refused = (bridge and bridge.refused) or (lm and lm.refused)
+            self._reject(plan, refused or None)
+            return False
+        self.tried[plan] = (bridge, lm, {**self.bridge.setenv, **self.lm.setenv, **env})
+        return True
+
+    def _reject(self, plan: Plan, refused: tuple[Rule, str] | None) -> None:
+        spoken = plan.in_release(self.judged.core) or plan
+        core = self.judged.core_version
+        rule, why = refused or (
+            None,
+            f"megatron-core {core} has no such modules, only attn, whole layers or full iteration.",
+        )
+        self.rejected[plan] = Rejected(
+            impl=spoken.impl,  # type: ignore[arg-type]
+            modules=tuple(sorted(spoken.modules)),
+            whole_layer=spoken.whole_layer,
+            rule_id=rule.id if rule else None,
+            name=rule.name if rule else None,
+            why=why,
+        )
+
+    def _probe(self, offered: set[Plan]) -> None:
+        """What people try for this kind of model: if a rule refuses it, say so."""
+        for name in PROBES[self.w.kind[0]]:
+            plan = PLANS[name]
+            if plan in offered or plan in self.tried or plan in self.rejected:
+                continue
+            found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env))
+            if found is not None and found.refused is not None:
+                self._reject(plan, found.refused)
+
+    # How --------------------------------------------------------------------------------------------------------------
+
+    def _option(self, plan: Plan, memory: MemoryEstimate, *, first: bool) -> Option:
+        bridge, lm, env = self.tried[plan]
+        spoken = plan.in_release(self.judged.core) or plan
+        dotted = {self.bridge.dotted(c.name): c.value if c.op == "set" else None for c in bridge.changes}
+        edits = [
+            e for e in self.lm.front.edits(lm.changes, self.lm.judgement.settings) if getattr(e, "op", "") == "set"
+        ]
+        return Option(
+            impl=spoken.impl,  # type: ignore[arg-type]
+            modules=tuple(sorted(spoken.modules)),
+            whole_layer=spoken.whole_layer,
+            config=bridge.values,
+            flags=words(lm.values),
+            changes=dotted,
+            add_flags=words({e.field: e.value for e in edits}),  # type: ignore[union-attr]
+            env=env,
+            python=_python(dotted),
+            why=self._why(plan, spoken, memory, first),
+            expected=advice.expected(self.w, spoken, self.alike),
+            memory=memory,
+            prerequisites=advice.prerequisites(
+                self.w, plan, spoken, self.judged, [*self.bridge.mended, *self.lm.mended]
+            ),
+            verify=advice.verify(spoken),
+        )
+
+    def _why(self, plan: Plan, spoken: Plan, memory: MemoryEstimate, first: bool) -> tuple[str, ...]:
+        said: list[str] = []
+        names = self.ruling.plans
+        decided = PLANS[names[0]]
+        if first:
+            if plan == decided:
+                said += self.ruling.why
+            else:
+                said += self.ruling.why if self.ruling.plans[0] != "off" else ()
+                dropped = self.rejected.get(decided)
+                if dropped is not None:
+                    said.append(
+                        f"{shown(decided)} would come first, but {dropped.rule_id or 'the release'} refuses it here."
+                    )
+                elif estimate(self.w, decided).fits is False:
+                    said.append(f"{shown(decided)} would come first, but does not fit the memory that is free.")
+        else:
+            said.append(advice.alternative(self.w, plan, decided))
+        if spoken != plan:
+            said.append(
+                f"megatron-core {self.judged.core_version} has no finer choice than {', '.join(spoken.modules)}: from 0.16 "
+                f"on {', '.join(plan.modules)} would be captured."
+            )
+        for choice, count, total, example in self.alike:
+            if choice == (spoken.impl, tuple(sorted(spoken.modules))):
+                said.append(f"{count} of the {total} most similar tuned NVIDIA recipes do this ({example.recipes[0]}).")
+        if memory.fits is False:
+            said.append(f"Needs about {memory.plan_gb:g} GB, and {self.w.headroom_gb:g} GB are free.")
+        return tuple(said)
+
+    def _assumptions(self, chosen: Plan) -> tuple[Assumption, ...]:
+        """What was taken for granted, and which value of it would change the first choice."""
+        found: dict[str, Assumption] = {}
+        for name, values in advice.HINGES.items():
+            if self.w.known(name) and name not in self.w.assumed:
+                continue
+            flips = []
+            for value in values:
+                if not advice.sensible(self.w, name):
+                    continue
+                other = self.w.supposing(**{name: value})
+                _, ruling = decide(other, self.worth, self.without)
+                first = self._first_valid(ruling)
+                if ruling.plans[0] != self.ruling.plans[0] and first != chosen:
+                    flips.append(f"{value} -> {shown(first)}")
+            if flips or name in self.w.assumed:
+                assumed, why = self.w.assumed.get(name, (None, "not said"))
+                found[name] = Assumption(field=name, assumed=assumed, why=why, flips=tuple(flips))
+        for name, (assumed, why) in self.w.assumed.items():
+            if name not in found and why != "Megatron's default":
+                found[name] = Assumption(field=name, assumed=assumed, why=why)
+        if self.w.moe and not self.w.known("num_moe_experts"):
+            found["num_moe_experts"] = Assumption(
+                field="num_moe_experts",
+                assumed=8,
+                why="a placeholder, so that the configuration is a MoE one: put yours in",
+            )
+        if not self.w.kind_known:
+            found["kind"] = Assumption(field="kind", assumed="dense", why="nothing says what the model is", flips=(
+                "moe -> transformer_engine with attn, moe_preprocess, moe_router",
+                "hybrid -> transformer_engine with attn, mamba"))  # fmt: skip
+        for name in self.w.facts.unclear:
+            found.setdefault(
+                name, Assumption(field=name, assumed=None, why="only known at run time; the default is taken")
+            )
+        return tuple(sorted(found.values(), key=lambda a: (not a.flips, a.field)))
+
+    def _first_valid(self, ruling: Ruling) -> Plan:
+        return next((PLANS[n] for n in ruling.plans if PLANS[n] not in self.rejected), _OFF)
+
+
+def _python(changes: Mapping[str, Any]) -> str:
+    """Assignments on a ConfigContainer."""
+    lines = []
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        if path[-1] == "dataset_kwargs":
+            lines.append(f"cfg.{'.'.join(path)} = {{**(cfg.{'.'.join(path)} or {{}}), {last!r}: {value!r}}}")
+        else:
+            lines.append(f"cfg.{name} = {value!r}")
+    return "\n".join(lines)

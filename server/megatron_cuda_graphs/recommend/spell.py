@@ -1,0 +1,304 @@
+"""From a workload and a plan to a configuration: Bridge's sections, Megatron-LM's flags, in one release's words.
+
+Both shapes are judged by the rules before anything is returned, so what is written here is a proposal, never a promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from .. import fields
+from ..errors import InputError
+from ..frontends import frontend as frontend_of
+from ..frontends._base import apply
+from ..migrate import FIELDS, spelling
+from ..readers.reading import Frontend, Member, Reading
+from ..rules import Rule
+from ..rules._rule import Change, setenv, to, unset
+from ..stack import Judged, Stack
+from ..unknown import is_unknown
+from ..validate import Hit, Judgement, _fill, _Values, judge
+from .facts import MODEL
+from .plans import Plan
+from .workload import Workload
+
+__all__ = ["Base", "Spelled", "changes", "environment", "words"]
+
+PLACEHOLDER_EXPERTS = 8
+_SILENT = frozenset({"graph_not_applied", "unexpected_graphs_on"})
+_MIXED = {
+    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8cs": "bf16_with_fp8_current_scaling_mixed",
+    "fp8mx": "bf16_with_mxfp8_mixed", "fp8sc": "bf16_with_fp8_subchannel_scaling_mixed",
+    "fp8ds": "bf16_with_fp8_delayed_scaling_mixed", "nvfp4": "bf16_with_nvfp4_mixed",
+}  # fmt: skip
+_FLAGS_OF_PRECISION: dict[str, tuple[tuple[str, Any], ...]] = {
+    "bf16": (("bf16", True),),
+    "fp16": (("fp16", True),),
+    "fp8cs": (("bf16", True), ("fp8", "hybrid"), ("fp8_recipe", "tensorwise")),
+    "fp8mx": (("bf16", True), ("fp8", "e4m3"), ("fp8_recipe", "mxfp8")),
+    "fp8sc": (("bf16", True), ("fp8", "e4m3"), ("fp8_recipe", "blockwise")),
+    "fp8ds": (("bf16", True), ("fp8", "hybrid"), ("fp8_recipe", "delayed")),
+    "nvfp4": (("bf16", True), ("fp4", "e2m1")),
+}
+_TRAIN_ITERS = "--train-iters"
+_GRAPH_PARTS = ("cuda_graph", "rng_tracker")
+
+
+def model_values(w: Workload) -> dict[str, Any]:
+    """The workload as fields of the model, canonical names, in a fixed order."""
+    values: dict[str, Any] = {}
+    for name in MODEL:
+        value = w.values.get(name)
+        if value is not None and value not in ("none", "off"):
+            values[name] = list(value) if isinstance(value, tuple) else value
+    if w.moe:
+        values.setdefault("num_moe_experts", PLACEHOLDER_EXPERTS)
+    if w.hybrid:
+        values["is_hybrid_model"] = True
+    if "moe_token_dispatcher_type" in values:
+        name = w.dispatcher
+        values["moe_token_dispatcher_type"] = "flex" if name in ("deepep", "hybridep", "ncclep") else name
+        if name in ("deepep", "hybridep", "ncclep"):
+            values["moe_flex_dispatcher_backend"] = name
+    return values
+
+
+@lru_cache(maxsize=32)
+def _model_fields(bridge: str, core: str) -> frozenset[str]:
+    return frozenset(fields.bridge_fields(bridge, core=core))
+
+
+@lru_cache(maxsize=32)
+def _core_fields(core: str) -> frozenset[str]:
+    return frozenset(fields.core_fields(core)) | {"seq_length", "micro_batch_size", "global_batch_size"}
+
+
+def _bridge_base(w: Workload, judged: Judged) -> dict[str, Any]:
+    """A ConfigContainer's sections from facts."""
+    assert judged.bridge_version is not None
+    known = _model_fields(judged.bridge_version, judged.core_version)
+    model = {n: v for n, v in model_values(w).items() if n in known}
+    config: dict[str, Any] = {"model": model}
+    v = w.values
+    train = {n: v[n] for n in ("micro_batch_size", "global_batch_size") if n in v}
+    if train:
+        config["train"] = train
+    if "precision" in v:
+        if w.precision in _MIXED:
+            config["mixed_precision"] = _MIXED[w.precision]
+        if w.precision == "fp16":
+            model["fp16"] = True
+        elif w.precision != "fp32":
+            model["bf16"] = True
+    if "use_megatron_fsdp" in v:
+        config["ddp"] = {"use_megatron_fsdp": v["use_megatron_fsdp"]}
+    if v.get("packed_sequence"):
+        newer = judged.bridge is not None and judged.bridge >= (0, 6)
+        specs: dict[str, Any] = {"packed_sequence_size": v.get("seq_length", 4096)}
+        if v.get("pad_cu_seqlens"):
+            specs["pad_cu_seqlens"] = True
+        config["dataset"] = {"offline_packing_specs" if newer else "packed_sequence_specs": specs}
+        if v.get("pad_to_max_length") or v.get("pad_cu_seqlens"):
+            config["dataset"]["dataset_kwargs"] = {"pad_to_max_length": True}
+    return config
+
+
+def _plain(value: Any) -> Any:
+    """A reading's value as plain data; enum members as their names, nothing for what is not known."""
+    if isinstance(value, Member):
+        return value.name
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items() if not _open(v)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value if not _open(v)]
+    return value
+
+
+def _open(value: Any) -> bool:
+    return is_unknown(value) if isinstance(value, (list, tuple)) else is_unknown(value)
+
+
+def _without_graphs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A Bridge configuration as given, with nothing said about graphs."""
+    config = {str(k): _plain(v) for k, v in values.items() if not _open(v)}
+
+    def strip(section: Any) -> Any:
+        if not isinstance(section, dict):
+            return section
+        return {k: v if k == "transformer" else strip(v) for k, v in section.items() if not _about_graphs(k)}
+
+    for name in ("model", "rng"):
+        if isinstance(config.get(name), dict):
+            config[name] = strip(config[name])
+            if isinstance(config[name].get("transformer"), dict):
+                config[name]["transformer"] = strip(config[name]["transformer"])
+    return config
+
+
+def _about_graphs(name: str) -> bool:
+    return name in FIELDS or any(part in name for part in _GRAPH_PARTS)
+
+
+def changes(w: Workload, plan: Plan, judged: Judged, frontend: Frontend) -> list[Change] | None:
+    """What to set for a plan beside the workload, in canonical names; None when the release can't say it."""
+    said = plan.in_release(judged.core)
+    if said is None:
+        return None
+    spelled, _ = spelling(said.meaning, judged.core)
+    found = [to(name, value) for name, value in spelled.items()]
+    if not said.on:
+        return found
+    found.append(to("use_te_rng_tracker", True))
+    bridge = frontend == "bridge"
+    if bridge:
+        found.append(to("rng.te_rng_tracker", True))
+    if said.impl == "full_iteration":
+        found.append(to("rerun_state_machine.check_for_nan_in_loss", False))
+        if bridge:
+            found.append(to("ddp.check_for_nan_in_grad", False))
+        if w.pp > 1 and bridge:
+            if w.vp > 1:
+                found += [to("overlap_p2p_comm", True), to("batch_p2p_comm", False)]
+            else:
+                found.append(to("batch_p2p_sync", False))
+        if w.values.get("fine_grained_activation_offloading") and judged.core >= (0, 18):
+            if w.values.get("fine_grained_offloading_max_inflight_offloads") is None:
+                found.append(to("fine_grained_offloading_max_inflight_offloads", 1))
+    if plan.recompute == "selective":
+        found += [to("recompute_granularity", "selective"), to("recompute_modules", ["core_attn"])]
+        found += [unset(n) for n in ("recompute_method", "recompute_num_layers") if n in w.values]
+    if plan.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and plan.impl != "full_iteration":
+        found.append(to("moe_shared_expert_overlap", False))
+    if w.packed and bridge and judged.bridge is not None and judged.bridge >= (0, 6):
+        if w.values.get("packed_sequence"):
+            found.append(to("dataset.dataset_kwargs.pad_to_max_length", True))
+            if plan.captures_attention:
+                found.append(to("dataset.offline_packing_specs.pad_cu_seqlens", True))
+    return found
+
+
+class Spelled(NamedTuple):
+    """A plan written down. `refused`: the rule that refuses it, or would leave it without effect, and its message."""
+
+    values: dict[str, Any]
+    changes: list[Change]
+    refused: tuple[Rule, str] | None
+
+
+class Base:
+    """One front end's view of the workload without graphs, made acceptable to the release, and plans on top of it."""
+
+    def __init__(self, w: Workload, stack: Stack, frontend: Frontend, env: Mapping[str, str]) -> None:
+        self.w, self.stack, self.frontend = w, stack, frontend
+        self.judged = stack.judged(frontend)
+        self.front = frontend_of(frontend)
+        self.nested = frontend == "bridge"
+        self.env = dict(env)
+        self.mended: list[Hit] = []
+        self.setenv: dict[str, str] = {}
+        reading = w.facts.reading
+        own = reading is not None and reading.frontend == frontend and reading.base == "defaults"
+        self.values: dict[str, Any]
+        if frontend == "bridge":
+            self.values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
+        elif own and reading:
+            self.values = {n: list(t) for n, t in reading.values.items() if not _open(t) and "cuda-graph" not in n}
+        else:
+            self.values = {}
+        self.judgement = self._judge(self.values)
+        if frontend == "megatron-lm" and not own:
+            self._flags_from_facts()
+        self._mend()
+
+    def _judge(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Judgement:
+        if self.frontend == "megatron-lm" and _TRAIN_ITERS not in values:
+            values = {**values, _TRAIN_ITERS: ["100"]}
+        kind = "mapping" if self.nested else "command-line"
+        reading = Reading(frontend=self.frontend, format=kind, values=values)
+        return judge(reading, self.stack, {**self.env, **self.setenv, **(env or {})})
+
+    def _flags_from_facts(self) -> None:
+        w, known = self.w, _core_fields(self.judged.core_version)
+        found = [to(n, v) for n, v in model_values(w).items() if n in known and v not in (False, [])]
+        found += [to(n, w.values[n]) for n in ("micro_batch_size", "global_batch_size") if n in w.values]
+        if "precision" in w.values:
+            found += [to(n, v) for n, v in _FLAGS_OF_PRECISION.get(w.precision, ())]
+        if w.values.get("use_megatron_fsdp"):
+            found.append(to("use_megatron_fsdp", True))
+        self.values = apply({}, self.front.edits(found, self.judgement.settings), nested=False)
+        self.judgement = self._judge(self.values)
+
+    def _mend(self) -> None:
+        """Make the workload itself acceptable: what the release refuses with graphs off is no question of graphs."""
+        seen: set[str] = set()
+        for _ in range(16):
+            errors = self.judgement.errors
+            if not errors:
+                return
+            way = next((x for x in errors[0].fixes if x and repr((errors[0].rule.id, x)) not in seen), None)
+            if way is None:
+                break
+            seen.add(repr((errors[0].rule.id, way)))
+            self.mended.append(errors[0])
+            self.setenv |= {c.name: str(c.value) for c in way if c.op == "setenv"}
+            self.values = apply(self.values, self.front.edits(way, self.judgement.settings), nested=self.nested)
+            self.judgement = self._judge(self.values)
+        hit = self.judgement.errors[0]
+        raise InputError(
+            f"this workload is refused by the release whatever graphs do, and no way to mend it is known: {hit.rule.id} "
+            f"({hit.rule.name}).",
+            hint="Run validate on the configuration itself.",
+        )
+
+    def with_plan(self, plan: Plan, env: Mapping[str, str]) -> Spelled | None:
+        """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan."""
+        found = changes(self.w, plan, self.judged, self.frontend)
+        if found is None:
+            return None
+        found = [c for c in found if c.op == "unset" or self._takes(c.name)]
+        values = apply(self.values, self.front.edits(found, self.judgement.settings), nested=self.nested)
+        judgement = self._judge(values, env)
+        hit = judgement.errors[0] if judgement.errors else self._silent(judgement) if plan.on else None
+        refused = (hit.rule, _fill(hit.rule.says, _Values(hit.values, judgement.settings))) if hit else None
+        return Spelled(values, found, refused)
+
+    def _takes(self, name: str) -> bool:
+        if self.frontend != "bridge":
+            return True
+        return "." in name or name in self.judgement.settings.defaults or name in FIELDS
+
+    def _silent(self, judgement: Judgement) -> Hit | None:
+        """A warning that the graphs would not be there, or not as asked."""
+        return next(
+            (h for h in judgement.hits
+             if h.undecided is None and h.rule.severity == "warning" and h.rule.failure_mode in _SILENT), None,
+        )  # fmt: skip
+
+    def dotted(self, name: str) -> str:
+        return self.front.dotted(name, self.judgement.settings)
+
+
+def words(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags as the words of a command line, in a fixed order."""
+    return tuple(word for name in sorted(values) for word in (name, *map(str, values[name])))
+
+
+def environment(w: Workload, plan: Plan, judged: Judged, env: Mapping[str, str] | None) -> dict[str, str]:
+    """Variables that go with a plan."""
+    if not plan.on:
+        return {}
+    found = {c.name: str(c.value) for c in _environment_changes(judged, env or {})}
+    return found
+
+
+def _environment_changes(judged: Judged, env: Mapping[str, str]) -> Iterable[Change]:
+    segments = "expandable_segments:True"
+    if judged.core >= (0, 16):
+        yield setenv("NCCL_GRAPH_REGISTER", "0")
+    elif segments in env.get("PYTORCH_CUDA_ALLOC_CONF", ""):
+        yield setenv(
+            "PYTORCH_CUDA_ALLOC_CONF", env["PYTORCH_CUDA_ALLOC_CONF"].replace(segments, segments[:-4] + "False")
+        )
