@@ -233,7 +233,6 @@ def _arity(flag: Flag) -> tuple[int, int | None, str]:
     return 1, 1, "one argument"
 
 
-@lru_cache(maxsize=256)
 def _option(flag: Flag, core: str) -> str:
     """argparse's name for an argument: all its option strings."""
     same = [f.name for f in arguments.flags_of(core)[flag.dest] if f[1:] == flag[1:]]
