@@ -140,22 +140,10 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
         if isinstance(step, Migration):
             _migrate(step, settings)
             continue
-        try:
-            found = step.check(settings)
-            if not found:
-                continue
-            undecided = None
-        except Undecidable:
-            outcome = explore(lambda step=step: step.check(settings))  # type: ignore[misc]
-            if outcome.decided:
-                if not any(outcome.values):
-                    continue
-                found, undecided = next(v for v in outcome.values if v), None
-            else:
-                found, undecided = True, outcome.names
-                if not _worth_saying(step, settings):
-                    continue
-        for values in found if isinstance(found, list) else [found if isinstance(found, Mapping) else {}]:
+        found, undecided = _ask(step, settings)
+        if not found or (undecided is not None and not _worth_saying(step, settings)):
+            continue
+        for values in _each(found):
             fixes = values["_fixes"] if "_fixes" in values else _ways_out(step, settings)
             hits.append(Hit(step, values, undecided, fixes))
         if undecided is None and step.severity == "error":
@@ -168,12 +156,60 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
     return Judgement(reading, stack, env, front, settings, hits, normalized if finished else None)
 
 
+def _each(found: Any) -> list[Mapping[str, Any]]:
+    """A check's result as one mapping for each finding. A truthy value of the configuration is no such mapping."""
+    if isinstance(found, list) and found and isinstance(found[0], Mapping) and "_fields" in found[0]:
+        return found
+    return [found if isinstance(found, Mapping) else {}]
+
+
+# What a condition raises on a value of a type that upstream could not use either.
+_WRONG_TYPE = (TypeError, ValueError, AttributeError, KeyError, IndexError, ZeroDivisionError)
+
+
+def _ask(rule: Rule, settings: Settings) -> tuple[Any, frozenset[str] | None]:
+    """What the rule's check finds; with what it hangs on, when that can't be told."""
+    try:
+        found = rule.check(settings)
+        return (found, None) if found else (False, None)
+    except Undecidable:
+        pass
+    except _WRONG_TYPE:
+        return True, _unusable(rule, settings)
+    try:
+        outcome = explore(lambda: rule.check(settings))
+    except _WRONG_TYPE:
+        return True, _unusable(rule, settings)
+    if outcome.decided:
+        return next((v for v in outcome.values if v), False), None
+    return True, outcome.names
+
+
+def _unusable(rule: Rule, settings: Settings) -> frozenset[str]:
+    """The values that are of another kind than their defaults; the rule's own fields when none is."""
+
+    def odd(name: str, value: Any) -> bool:
+        default = settings.defaults.get(name)
+        return (
+            value is not None
+            and not isinstance(value, Unknown)
+            and (isinstance(default, (bool, int, float)) or name == "num_moe_experts")
+            and not isinstance(value, (bool, int, float))
+        )
+
+    names = [n for n, v in settings.v.items() if odd(n, v)] or [n for n in rule.fields if n in settings.v]
+    return frozenset(f"a usable value of {n}" for n in names or rule.fields)
+
+
 def _ways_out(rule: Rule, settings: Settings) -> list[list[Change]]:
     """The rule's fixes, with what is not known taken as not so."""
     ways = rule.fixes
     if ways is None:
         return []
-    return supposing(lambda: [list(way) for way in ways(settings) if way], [])
+    try:
+        return supposing(lambda: [list(way) for way in ways(settings) if way], [])
+    except _WRONG_TYPE:
+        return []
 
 
 class _OverUnknown(dict[str, Any]):
@@ -191,11 +227,12 @@ def _worth_saying(rule: Rule, settings: Settings) -> bool:
 def _migrate(step: Migration, settings: Settings) -> None:
     try:
         step.apply(settings)
-    except Undecidable as exc:
+    except (Undecidable, *_WRONG_TYPE) as exc:
+        hangs_on = exc.names if isinstance(exc, Undecidable) else frozenset[str]()
         for name in step.sets:
             if settings.has(name) or "." in name:
                 before = getattr(settings, name)
-                names = exc.names | (before.names if isinstance(before, Unknown) else frozenset())
+                names = hangs_on | (before.names if isinstance(before, Unknown) else frozenset({name}))
                 settings.set(name, Unknown(*names, reason="it follows from a value that is not known"))
 
 
