@@ -229,7 +229,7 @@ def _judge(stack: Stack, frontend: str) -> Judged:
                 f"judged with megatron-bridge {bridge_version}.",
             ))  # fmt: skip
     bridge_release = releases.parse(bridge_version) if bridge_version else None
-    if bridge_release is not None:
+    if bridge_release is not None and bridge is not None:  # a Bridge release that only stands in is no pair to fault
         lines = releases.BRIDGE_NEEDS_CORE[releases.line(bridge_release)]
         if releases.line(core_release) not in lines:
             wanted = ", ".join(f"{a}.{b}" for a, b in sorted(lines))
