@@ -40,9 +40,7 @@ def test_every_covered_release_has_its_classes():
             fields.sections(release)
         )
         for section in fields.sections(release):
-            assert (fields.section_fields(release, section) is None) == (
-                not fields.section_classes(release, section)
-            )
+            assert (fields.section_fields(release, section) is None) == (not fields.section_classes(release, section))
 
 
 def test_a_default_follows_its_release():
@@ -61,7 +59,12 @@ def test_bridge_fields_lie_over_those_of_the_core_below():
 
 def test_a_provider_overrides_defaults_of_its_bases():
     assert fields.bridge_fields("0.3.0", "Qwen3MoEModelProvider30B_A3B")["num_moe_experts"] == 128
-    assert fields.bridge_fields("0.6.2", "MLAModelProvider")["multi_latent_attention"] is True
+    assert fields.bridge_fields("0.6.2", "MLAModelProvider")["q_lora_rank"] == 512
+    # Under two bases with a common ancestor, dataclass lets the nearer one take back what the farther one overrode.
+    assert fields.core_fields("0.19.2", "MLATransformerConfig")["multi_latent_attention"] is True
+    assert fields.bridge_fields("0.6.2", "MLAModelProvider")["multi_latent_attention"] is False
+    assert fields.bridge_fields("0.6.2", "MLAModelProvider")["gradient_accumulation_fusion"] is False
+    assert "attention_backend" not in fields.bridge_fields("0.6.2", "Gemma3VLModelProvider")  # init=False
     with pytest.raises(KeyError, match=r"Qwen3MoEModelProvider30B_A3B is not in 0\.6\.2"):
         fields.bridge_fields("0.6.2", "Qwen3MoEModelProvider30B_A3B")
 
@@ -92,9 +95,7 @@ def test_an_unknown_model_class_is_told_apart():
 
 def test_sections_follow_their_release():
     assert fields.section_fields("0.3.1", "rerun_state_machine")["check_for_nan_in_loss"] is True
-    assert (
-        fields.section_fields("0.6.2", "rng")["te_rng_tracker"] is False
-    )  # megatron-core's class
+    assert fields.section_fields("0.6.2", "rng")["te_rng_tracker"] is False  # megatron-core's class
     assert fields.section_fields("0.6.2", "comm_overlap")["tp_comm_overlap"] == fields.REQUIRED
     assert "optimizer_cuda_graph" in fields.section_fields("0.4.0", "optimizer")
     assert "optimizer_cuda_graph" not in fields.section_fields("0.3.1", "optimizer")

@@ -47,6 +47,7 @@ BRIDGE_MODELS = ("megatron/bridge/models", "megatron/bridge/diffusion/models")
 MODEL_CLASS = re.compile(r"\w*(Provider|ModelConfig)\w*$")
 SECTION_CLASS = re.compile(r"\w*(Config|Provider|Specs|Cfg)\w*$")
 REQUIRED = "<required>"
+NOT_A_KEYWORD = "<init=False>"
 
 
 class NotStatic(Exception):
@@ -120,15 +121,14 @@ class Class:
     @cached_property
     def is_dataclass(self) -> bool:
         names = {
-            ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2]
-            for d in self.node.decorator_list
+            ast.unparse(d.func if isinstance(d, ast.Call) else d).rpartition(".")[2] for d in self.node.decorator_list
         }
         # A decorator of Bridge's own that ends in dataclass() keeps the fields too.
         return any("dataclass" in name for name in names)
 
     @cached_property
     def fields(self) -> dict[str, ast.AnnAssign]:
-        """Declared fields that the constructor takes."""
+        """Declared fields."""
         if not self.is_dataclass:
             return {}
         found = {}
@@ -136,9 +136,6 @@ class Class:
             if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
                 continue
             if ast.unparse(node.annotation).rpartition(".")[2].startswith(("ClassVar", "KW_ONLY")):
-                continue
-            init = _field_arguments(node.value).get("init")
-            if isinstance(init, ast.Constant) and init.value is False:
                 continue
             found[node.target.id] = node
         return found
@@ -165,9 +162,15 @@ class Class:
         return bool(SECTION_CLASS.match(self.name)) and any(base.is_dataclass for base in self.mro)
 
     def default(self, name: str) -> Any:
-        """The field's default as JSON; "<required>" without one, "<f()>" when f must run to tell."""
+        """The field's default as JSON.
+
+        "<required>" without one, "<f()>" when f must run to tell, "<init=False>" when it is no keyword.
+        """
         value = self.fields[name].value
         arguments = _field_arguments(value)
+        init = arguments.get("init")
+        if isinstance(init, ast.Constant) and init.value is False:
+            return NOT_A_KEYWORD
         if value is None or (arguments and not {"default", "default_factory"} & arguments.keys()):
             return REQUIRED
         tree = self.module.tree_of
@@ -383,9 +386,7 @@ def class_facts(cls: Class) -> dict[str, Any]:
         "fields": {name: cls.default(name) for name in cls.fields},
     }
     if cls.nested:
-        facts["nested"] = {
-            name: list(dict.fromkeys(c.key for c in held)) for name, held in cls.nested.items()
-        }
+        facts["nested"] = {name: list(dict.fromkeys(c.key for c in held)) for name, held in cls.nested.items()}
     if MODEL_CLASS.match(cls.name) and any(base.method("finalize") for base in cls.mro):
         facts["checks_rng_tracker"] = next(
             (method for method in ("finalize", "provide") if cls.reaches(method, RNG_ASSERTION)), None
@@ -415,8 +416,7 @@ def read_core(root: Path, wanted: set[tuple[str, str]]) -> tuple[dict[str, Any],
         if cls:
             members = [node for node in cls.node.body if isinstance(node, ast.Assign)]
             enums[cls.name] = {
-                ast.unparse(node.targets[0]): _enum_value(node, order)
-                for order, node in enumerate(members, 1)
+                ast.unparse(node.targets[0]): _enum_value(node, order) for order, node in enumerate(members, 1)
             }
     return classes, enums
 
@@ -467,9 +467,7 @@ def _model_classes(tree: Tree, root: Path) -> list[Class]:
             continue
         module = tree.module(".".join(path.relative_to(root).with_suffix("").parts))
         assert module is not None
-        local = (
-            n for n in module.names.values() if isinstance(n, ast.ClassDef) and MODEL_CLASS.match(n.name)
-        )
+        local = (n for n in module.names.values() if isinstance(n, ast.ClassDef) and MODEL_CLASS.match(n.name))
         found += [tree.class_(module, node) for node in local]
     return found
 
@@ -530,9 +528,7 @@ def make(packages: Path) -> dict[str, str]:
     below = set().union(*(names for _, names in bridges.values()))
     core = {release: read_core(root, below) for release, root in cores.items()}
     classes = merge_classes({release: found for release, (found, _) in bridges.items()}, releases.BRIDGE)
-    providers = {name for name, facts in classes.items() if "checks_rng_tracker" in facts} - {
-        "GPTModelProvider"
-    }
+    providers = {name for name, facts in classes.items() if "checks_rng_tracker" in facts} - {"GPTModelProvider"}
     fields = {
         "bridge": {name: facts for name, facts in classes.items() if name not in providers},
         "core": merge_classes({release: found for release, (found, _) in core.items()}, releases.CORE),
@@ -576,14 +572,10 @@ def download(packages: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", type=Path, help="folder with mcore/<version>/ and bridge/<version>/")
     parser.add_argument("--download", action="store_true", help="fetch the releases that are missing there")
-    parser.add_argument(
-        "--check", action="store_true", help="compare with the committed tables; write nothing"
-    )
+    parser.add_argument("--check", action="store_true", help="compare with the committed tables; write nothing")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args(arguments)
     if options.download:

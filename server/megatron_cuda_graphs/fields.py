@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 REQUIRED = "<required>"
+_NOT_A_KEYWORD = "<init=False>"
 Package = Literal["core", "bridge"]
 Runs = list[list[Any]]  # [first release, last release, value], oldest first
 
@@ -73,18 +74,32 @@ def _at(package: Package, release: str, runs: Runs | None, default: Any = None) 
 
 def _own_fields(package: Package, release: str, name: str) -> dict[str, Any]:
     cls = _class(package, name)
-    values = (
-        (field, _at(package, release, runs, _NONE))
-        for field, runs in (cls or {"fields": {}})["fields"].items()
-    )
+    values = ((field, _at(package, release, runs, _NONE)) for field, runs in (cls or {"fields": {}})["fields"].items())
     return {field: value for field, value in values if value is not _NONE}
 
 
+@lru_cache(maxsize=512)
+def _merged(package: Package, release: str, name: str, core: str) -> dict[str, Any] | None:
+    """Every field of a class, those included that are no keyword."""
+    cls = _class(package, name)
+    mro = _at(package, release, (cls or {}).get("mro"))
+    if mro is None:
+        return None
+    fields: dict[str, Any] = {}
+    for base in reversed(mro[1:]):
+        # As `dataclass` does it: each base brings all its fields, inherited ones too. Under two bases that share
+        # an ancestor (MLAModelProvider), the nearer one so takes back what the farther one overrode.
+        if base.startswith("core:"):
+            fields.update(_merged("core", core, base.removeprefix("core:"), core) or {})
+        else:
+            fields.update(_merged(package, release, base, core) or {})
+    fields.update(_own_fields(package, release, name))
+    return fields
+
+
 @lru_cache(maxsize=256)
-def class_fields(
-    package: Package, release: str, name: str, core: str | None = None
-) -> Mapping[str, Any] | None:
-    """Fields of a configuration class with inherited ones, or None where the release has no such class.
+def class_fields(package: Package, release: str, name: str, core: str | None = None) -> Mapping[str, Any] | None:
+    """Keywords of a configuration class, inherited ones included; None where the release has no such class.
 
     Args:
         package: whose release and class it is.
@@ -92,16 +107,8 @@ def class_fields(
         name: the class's name.
         core: for Bridge, the megatron-core release below it; its pair by default.
     """
-    cls = _class(package, name)
-    mro = _at(package, release, (cls or {}).get("mro"))
-    if mro is None:
-        return None
-    core = release if package == "core" else core or PAIRS[release]
-    fields: dict[str, Any] = {}
-    for base in reversed(mro):
-        owner: Package = "core" if base.startswith("core:") else package
-        fields.update(_own_fields(owner, core if owner == "core" else release, base.removeprefix("core:")))
-    return fields
+    found = _merged(package, release, name, release if package == "core" else core or PAIRS[release])
+    return found and {field: default for field, default in found.items() if default != _NOT_A_KEYWORD}
 
 
 def core_fields(release: str, cls: str = "TransformerConfig") -> Mapping[str, Any]:
@@ -113,9 +120,7 @@ def core_fields(release: str, cls: str = "TransformerConfig") -> Mapping[str, An
     return _known(class_fields("core", release, cls), cls, release)
 
 
-def bridge_fields(
-    release: str, provider: str = "GPTModelProvider", core: str | None = None
-) -> Mapping[str, Any]:
+def bridge_fields(release: str, provider: str = "GPTModelProvider", core: str | None = None) -> Mapping[str, Any]:
     """Keywords of a Bridge model class and their defaults: its own over those of the megatron-core below it.
 
     Raises:
@@ -174,9 +179,7 @@ def model_classes(release: str) -> list[str]:
     """Names of the model providers and model configurations of a Bridge release."""
     names = {name for name in _table("providers.json") if model_class(release, name)}
     return sorted(
-        names
-        | {"GPTModelProvider"}
-        | {c for c in section_classes(release, "model") if model_class(release, c)}
+        names | {"GPTModelProvider"} | {c for c in section_classes(release, "model") if model_class(release, c)}
     )
 
 
@@ -187,8 +190,7 @@ def sections(release: str) -> tuple[str, ...]:
 
 def _held_by(release: str, section: str, key: str) -> bool:
     return key in (
-        _at("bridge", release, _table("fields.json")["bridge"]["ConfigContainer"]["nested"].get(section))
-        or ()
+        _at("bridge", release, _table("fields.json")["bridge"]["ConfigContainer"]["nested"].get(section)) or ()
     )
 
 
@@ -219,9 +221,7 @@ def _nested(release: str, holder: str, field: str) -> list[str]:
     for base in _at(owner, at, (cls or {}).get("mro")) or ():
         package: Package = "core" if owner == "core" or base.startswith("core:") else "bridge"
         facts = _class(package, base.removeprefix("core:")) or {}
-        found = _at(
-            package, PAIRS[release] if package == "core" else release, facts.get("nested", {}).get(field)
-        )
+        found = _at(package, PAIRS[release] if package == "core" else release, facts.get("nested", {}).get(field))
         if found:
             prefix = "core:" if package == "core" else ""
             return [key if key.startswith("core:") else prefix + key for key in found]
@@ -263,9 +263,7 @@ def first_release(field: str, cls: str = "TransformerConfig", package: Package =
 
 def last_release(field: str, cls: str = "TransformerConfig", package: Package = "core") -> str | None:
     """The last covered release whose class has the field (inherited ones count); None when none has."""
-    return next(
-        (r for r in reversed(_ORDER[package]) if field in (class_fields(package, r, cls) or ())), None
-    )
+    return next((r for r in reversed(_ORDER[package]) if field in (class_fields(package, r, cls) or ())), None)
 
 
 @lru_cache(maxsize=64)

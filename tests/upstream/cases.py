@@ -481,6 +481,44 @@ STRANGE_SECTION_FIELDS = {
 }
 
 
+DELAYED: Settings = {
+    **{k: v for k, v in OVERLAP.items() if k != "overlap_moe_expert_parallel_comm"},
+    "cuda_graph_impl": "transformer_engine", "gradient_accumulation_fusion": True,
+}  # fmt: skip
+# Rules that Bridge's communication overlap and offloading bring; `enums` spells the modules as members, which is
+# all that 0.4 sees.
+AIMED_BRIDGE: tuple[Settings, ...] = (
+    {**DELAYED, "modules": ["attn"]},
+    {**DELAYED, "modules": ["attn"], "enums": True},
+    {**DELAYED, "modules": ["attn"], "enums": True, "gradient_accumulation_fusion": False},
+    {**DELAYED, "modules": ["attn"], "gradient_accumulation_fusion": False},
+    {**DELAYED, "modules": ["attn"], "enums": True, "add_bias_linear": True},
+    {**DELAYED, "modules": ["attn"], "add_qkv_bias": True},
+    {**DELAYED, "modules": ["moe_router"], "enums": True},
+    {**DELAYED, "modules": ["moe_router"], "enums": True, "moe_shared_expert_intermediate_size": 64,
+     "gradient_accumulation_fusion": False},
+    {**DELAYED, "modules": ["moe_router", "moe_preprocess"], "moe_shared_expert_intermediate_size": 64},
+    {**DELAYED, "modules": ["mlp"], "moe_layer_freq": 2},
+    {**DELAYED, "modules": []},
+)  # fmt: skip
+
+
+def aimed_bridge(draw: Draw, core: releases.Release) -> tuple[Settings, Settings]:
+    """One rule of Bridge, or of the megatron-core below with Bridge's own demands met."""
+    sections: Settings = {"rng": {"te_rng_tracker": True}, "rerun_state_machine": {"check_for_nan_in_loss": False}}
+    if draw.chance(0.5):
+        return aimed(draw, core), sections
+    settings = size(draw) | draw.choice(AIMED_BRIDGE)
+    names, enums = settings.pop("modules"), settings.pop("enums", False)
+    field, enum = (
+        ("cuda_graph_modules", "CudaGraphModule") if core >= (0, 18) else ("cuda_graph_scope", "CudaGraphScope")
+    )
+    settings[field] = [f"{enum}.{name}" for name in names] if enums else names
+    sections["comm_overlap"] = {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
+    sections["optimizer"] = {"bf16": True}
+    return settings, sections
+
+
 def sane_bridge(draw: Draw, core: releases.Release, bridge: releases.Release) -> tuple[Settings, Settings]:
     """A model and sections that a Bridge release accepts, graphs on."""
     model = sane_model(draw)
@@ -520,11 +558,15 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
     below = below or releases.PAIRS[release]
     core, bridge = releases.parse(below), releases.parse(release)
     sections: Settings = {}
-    sane = draw.chance(0.45)
-    if sane:
+    kind = draw.weighted({"sane": 4, "wild": 4, "aimed": 2})
+    if kind == "sane":
         model, sections = sane_bridge(draw, core, bridge)
+    elif kind == "aimed":
+        model, sections = aimed_bridge(draw, core)
     else:
         model = core_settings(draw, below, core)
+        if bridge >= (0, 6) and model.get("cuda_graph_impl") == "local" and draw.chance(0.6):
+            model["cuda_graph_impl"] = "transformer_engine"  # 0.6 refuses nearly every local one, and so hides the rest
         if draw.chance(0.85):
             sections["rng"] = {"te_rng_tracker": draw.chance(0.75)}
         if draw.chance(0.85):
@@ -539,8 +581,12 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
     table = fields.bridge_fields(release, provider, below)
     asks_overlap = model.pop("overlap_moe_expert_parallel_comm", False)
     delays = model.pop("delay_wgrad_compute", False)
-    if asks_overlap or (model.get("num_moe_experts") and draw.chance(0.25)) or draw.chance(0.03):
+    moe = model.get("num_moe_experts")
+    if "comm_overlap" not in sections and (asks_overlap or (moe and draw.chance(0.25)) or draw.chance(0.03)):
         comm: Settings = {}
+        if moe and draw.chance(0.85):
+            model |= BF16 | {"expert_model_parallel_size": 2, "moe_token_dispatcher_type": "alltoall"}
+            model.pop("fp16", None)
         if asks_overlap or draw.chance(0.8):
             comm["overlap_moe_expert_parallel_comm"] = True
         if delays or draw.chance(0.4):
@@ -550,7 +596,7 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
             model["overlap_moe_expert_parallel_comm"] = True
     elif draw.chance(0.03):
         model["delay_wgrad_compute"] = True
-    if draw.chance(0.12):
+    if kind != "aimed" and draw.chance(0.12):
         model["gradient_accumulation_fusion"] = draw.chance(0.6)
     if draw.chance(0.1):
         model["use_te_rng_tracker"] = draw.chance(0.8)
@@ -560,7 +606,7 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
                 model.pop(name, None)
             sections["mixed_precision"] = draw.choice(PRECISIONS)
         else:
-            sections["optimizer"] = {"bf16" if model.get("bf16") else "fp16": True}
+            sections.setdefault("optimizer", {"bf16" if model.get("bf16") else "fp16": True})
     if "optimizer_cuda_graph" in (fields.section_fields(release, "optimizer", core=below) or {}) and draw.chance(0.06):
         sections.setdefault("optimizer", {})["optimizer_cuda_graph"] = True
     if draw.chance(0.08):
@@ -584,6 +630,8 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
         found = fields.model_class(release, provider)
         assert found is not None
         model = {"_target_": f"{found.module}.{provider}", **model}
+        if model.get("add_bias_linear") is False and "bias_activation_fusion" in table:
+            model["bias_activation_fusion"] = False
     return {
         "config": {"model": model, **sections},
         "env": env,
