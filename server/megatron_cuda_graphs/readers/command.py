@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import InputError
 from . import hydra, perf_harness
 from .command_reading import Parsed, Source, reading_of, sort_out
-from .limits import MAX_SCRIPT
+from .limits import MAX_SCRIPT, Refused
 from .reading import Reading
 from .shell import Hole, Pieces, Token, run_script
 from .shell_syntax import Text
@@ -63,6 +63,8 @@ class Invocation:
 
     def score(self) -> int:
         """How surely this starts Megatron."""
+        if self.program in {"swift", "rlhf.py", "infer.py"}:  # ms-swift without Megatron
+            return 0
         texts = [token.text or token.head.rstrip("=") for token in self.args]
         telling = sum(bool(_TELLING.match(text.partition("=")[0])) for text in texts)
         overrides = sum(bool(_OVERRIDE.match(text)) and not text.startswith("-") for text in texts)
@@ -104,7 +106,8 @@ def unwrapped(tokens: list[Token], env: dict[str, Pieces], start: int, depth: in
         tokens = tokens[1:]
     if not tokens:
         return
-    env = {**env, **_given_env(tokens)}
+    if given := _given_env(tokens):
+        env = {**env, **given}
     if depth < MAX_DEPTH and (nested := _nested(tokens)) is not None:
         try:
             inner, _ = invocations_of(nested, env, depth + 1)
@@ -218,7 +221,7 @@ def _program(tokens: list[Token]) -> tuple[str, list[Token]]:
         base = _base(text)
         if base in _LAUNCHERS:
             launcher = True
-        if base in {"megatron", "swift"} and index + 1 < limit and not launcher:
+        if base == "megatron" and index + 1 < limit and not launcher:
             return f"{base} {tokens[index + 1].text}", tokens[index + 2 :]
         if text in {"-m", "--module"} and index + 1 < limit and index:
             module = tokens[index + 1].text or ""
@@ -351,7 +354,7 @@ def _format(text: str) -> str:
 
 def _parse(text: str, frontend: str, path: str | None) -> Parsed:
     if len(text) > MAX_SCRIPT:
-        raise InputError(f"The script is longer than {MAX_SCRIPT // 2**20} MiB.", path=path)
+        raise Refused(f"The script is longer than {MAX_SCRIPT // 2**20} MiB.", path=path)
     try:
         found, script = invocations_of(Text.source(text))
     except InputError as exc:

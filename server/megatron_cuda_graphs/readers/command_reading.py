@@ -124,7 +124,7 @@ def reading_of(source: Source, parsed: Parsed, again: Callable[[str], Parsed]) -
 
 def _kind(chosen: Invocation, args: Arguments) -> Kind:
     program = chosen.program
-    if program.startswith(("megatron ", "swift ", "swift.")) or "--megatron_extra_kwargs" in args.flags:
+    if program.startswith(("megatron ", "swift.cli._megatron")) or "--megatron_extra_kwargs" in args.flags:
         return "ms-swift"
     if program in perf_harness.PROGRAMS or args.flags.keys() & perf_harness.TELLING:
         return "perf-harness"

@@ -6,20 +6,22 @@ import re
 from collections.abc import Callable, Iterator
 
 from ..errors import InputError
-from .limits import checked
+from .limits import Refused, checked
 from .reading import Reading
 
 __all__ = ["read_text"]
+
+SAMPLE = 100_000  # characters that decide the format
 
 Reader = Callable[[str, str, "str | None"], Reading]
 
 _YAML_LINE = re.compile(r"""(?:---|%YAML|- |\{|(?:"[^"\n]*"|'[^'\n]*'|[\w./<-][\w./ -]*?)\s*:(?:\s|$))""")
 _FLAG = re.compile(r"(?:^|[\s\"'(=])--[A-Za-z][\w-]*")
-_OVERRIDE = re.compile(r"^\s*(?:[~+]|\+\+)?[A-Za-z_][\w-]*(?:\.[\w-]+)+=(?![=\s])", re.MULTILINE)
+_OVERRIDE = re.compile(r"^[ \t]*(?:[~+]|\+\+)?[A-Za-z_][\w-]*(?:\.[\w-]+)+=(?![=\s])", re.MULTILINE)
 _OVERRIDE_LINE = re.compile(r"(?:[~+]|\+\+)?[A-Za-z_][\w.@/-]*(?:=|$)")
 _PYTHON = re.compile(
-    r"^\s*(?:import \w|from [\w.]+ import |def \w+\(|class \w|@\w|return |\w[\w.]*\("
-    r"|[\w.\[\]\"']+(?:\s*:\s*[\w.\[\]| ]+)?\s+=\s+\S)",
+    r"^[ \t]*(?:import \w|from [\w.]+ import |def \w+\(|class \w|@\w|return |\w[\w.]*\("
+    r"|[\w.\[\]\"']+(?:[ \t]*:[ \t]*[\w.\[\]|]+)?[ \t]+=[ \t]+\S)",
     re.MULTILINE,
 )
 _FIRST_LINE = re.compile(r"\S[^\r\n]*")
@@ -49,15 +51,16 @@ def read_text(text: str | bytes, frontend: str = "auto", path: str | None = None
     for name, reader in _candidates(text, path):
         try:
             return reader(text, frontend, path)
+        except Refused:
+            raise
         except InputError as exc:
             failures.append((name, exc))
-    if len(failures) == 1:
-        raise failures[0][1]
-    first = failures[0][1]
-    tried = "; ".join(f"as {name}: {exc.message.rstrip('.')}" for name, exc in failures)
+    (name, first), *others = failures
+    also = "; ".join(f"as {other}: {exc.message.rstrip('.')}" for other, exc in others)
+    tried = f"Read as {name}." + (f" Also tried {also}." if also else "")
     raise InputError(
-        "No configuration could be read from this text.",
-        hint=f"Tried {tried}." + (f" {first.hint}" if first.hint else ""),
+        first.message,
+        hint=f"{first.hint} {tried}".strip(),
         path=path,
         line=first.line,
         column=first.column,
@@ -75,19 +78,23 @@ def _candidates(text: str, path: str | None) -> Iterator[tuple[str, Reader]]:
 def _order(text: str, path: str | None) -> Iterator[str]:
     first = _FIRST_LINE.search(text)
     line = first[0] if first else ""
-    yield from _HINTS.get(path.rpartition(".")[2].lower(), ()) if path else ()
+    suffix = path.rpartition(".")[2].lower() if path else ""
+    yield from _HINTS.get(suffix, ())
+    if suffix == "py":
+        return
     if line[:1] in "{[":
         yield "JSON"
     if line.startswith("#!"):
         yield "Python" if "python" in line else "command line"
     code = _FIRST_CODE.search(text)
-    line = code[0] if code else ""
+    line = code[0].strip()[:500] if code else ""
     if _YAML_LINE.match(line):
         yield "YAML"
-    flags, overrides = _FLAG.search(text), _OVERRIDE.search(text)
-    if overrides and not flags and _only_overrides(text):
+    sample = text[:SAMPLE]
+    flags, overrides = _FLAG.search(sample), _OVERRIDE.search(sample)
+    if overrides and not flags and _only_overrides(sample):
         yield "Hydra overrides"
-    if _PYTHON.search(text):
+    if _PYTHON.search(sample):
         yield "Python"
     if flags or overrides:
         yield "command line"

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import InputError
 from ..report import EnvFix, Fix, Location
 from .lazy import Locations
+from .limits import Refused
 from .model_args import to_value
 from .reading import Member, Note, Reading
 from .shapes import Path, View, look
@@ -99,8 +100,8 @@ def read_json(text: str, frontend: str = "auto", path: str | None = None) -> Rea
     except json.JSONDecodeError as exc:
         raise InputError(f"This is not valid JSON: {exc.msg}.", path=path, line=exc.lineno, column=exc.colno) from None
     except (RecursionError, ValueError) as exc:
-        what = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-        raise InputError(f"This JSON can't be read: {what}.", path=path) from None
+        what = "it is nested too deeply" if isinstance(exc, RecursionError) else "a number in it is too long"
+        raise Refused(f"This JSON can't be read: {what}.", path=path) from None
     view = look(tree, frontend, path)
     notes = tuple(Note(f"`{name}` is given twice; the last one counts.", None, (name,)) for name in twice)
     return _with_notes(_of_text(text, 0, None, view, "json", path, tree=tree), notes)

@@ -6,14 +6,18 @@ import re
 
 from ..errors import InputError
 
-__all__ = ["MAX_DEPTH", "MAX_NODES", "MAX_SCRIPT", "MAX_TEXT", "checked"]
+__all__ = ["MAX_DEPTH", "MAX_NODES", "MAX_SCRIPT", "MAX_TEXT", "Refused", "checked"]
 
 MAX_TEXT = 8 * 2**20  # characters of a text; the largest saved ConfigContainer known is under 40 KiB
 MAX_SCRIPT = 2**20  # characters of a launch script or Python file, which cost more to read than data
-MAX_NODES = 200_000  # values after aliases are expanded
+MAX_NODES = 100_000  # values after aliases are expanded
 MAX_DEPTH = 100  # levels of nesting
 
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+class Refused(InputError):
+    """The format is known, but the input is too large, too deep, or asks for code to run: no other format is tried."""
 
 
 def checked(text: str | bytes, path: str | None = None, limit: int = MAX_TEXT) -> str:
@@ -23,7 +27,7 @@ def checked(text: str | bytes, path: str | None = None, limit: int = MAX_TEXT) -
         InputError: it is not UTF-8, holds control characters, or is longer than `limit`.
     """
     if len(text) > limit:
-        raise InputError(
+        raise Refused(
             f"The text is {len(text) / 2**20:.1f} MiB long; at most {limit / 2**20:.0f} MiB are read.",
             hint="Give the configuration itself, not a log or a checkpoint.",
             path=path,

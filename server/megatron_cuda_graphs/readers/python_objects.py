@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..unknown import Unknown
+from .limits import MAX_NODES, Refused
 from .shapes import SECTIONS, is_telling
 
 __all__ = ["Built", "Found", "kind_of"]
@@ -90,11 +91,11 @@ class Built:
     def first_node(self) -> ast.AST | None:
         return next((found.node for found in self.fields.values() if found.node is not None), None)
 
-    def copied(self) -> Built:
+    def copied(self, depth: int = 0) -> Built:
         other = Built(self.kind, self.cls, base=self.base, origin=self.origin)
         for name, held in self.fields.items():
-            value = held.value.copied() if isinstance(held.value, Built) else held.value
-            other.fields[name] = Found(value, held.source, held.node)
+            shared = not isinstance(held.value, Built) or depth > 4
+            other.fields[name] = Found(held.value if shared else held.value.copied(depth + 1), held.source, held.node)
         return other
 
     def merge(self, other: Built) -> None:
@@ -102,22 +103,33 @@ class Built:
         if other.base == "unknown":
             self.base = "unknown"
 
-    def children(self, depth: int = 0) -> Iterator[Built]:
-        """Objects held in fields, at any depth."""
-        if depth > MAX_LEVELS:
-            return
-        for held in self.fields.values():
-            if isinstance(held.value, Built):
-                yield held.value
-                yield from held.value.children(depth + 1)
+    def children(self) -> Iterator[Built]:
+        """Objects held in fields, at any depth, each once."""
+        seen: set[int] = set()
+        todo = [self]
+        while todo:
+            for held in todo.pop().fields.values():
+                if isinstance(held.value, Built) and id(held.value) not in seen:
+                    seen.add(id(held.value))
+                    yield held.value
+                    todo.append(held.value)
 
-    def tree(self, depth: int = 0) -> dict[str, Any]:
-        """Nested mappings, with the class of each object under `_target_`."""
+    def tree(self) -> dict[str, Any]:
+        """Nested mappings, with the class of each object under `_target_`.
+
+        Raises:
+            Refused: too large once shared objects are counted each time, or an object that holds itself.
+        """
+        return self._tree([MAX_NODES], 0)
+
+    def _tree(self, left: list[int], depth: int) -> dict[str, Any]:
+        left[0] -= len(self.fields) + 1
+        if left[0] < 0 or depth > MAX_LEVELS:
+            raise Refused("The objects of this Python text are nested too deeply, or shared too often.")
         found: dict[str, Any] = {"_target_": self.cls} if self.cls and self.kind != "core" else {}
-        if depth > MAX_LEVELS:
-            return found
         for name, held in self.fields.items():
-            found[name] = held.value.tree(depth + 1) if isinstance(held.value, Built) else held.value
+            inner = held.value
+            found[name] = inner._tree(left, depth + 1) if isinstance(inner, Built) else inner
         return found
 
     def is_telling(self) -> bool:

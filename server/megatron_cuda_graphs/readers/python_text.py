@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..report import Fix, Location
 from ..unknown import Unknown
 from .lazy import Locations
-from .limits import MAX_SCRIPT
+from .limits import MAX_SCRIPT, Refused
 from .literal import NotLiteral, fold_node
 from .python_objects import Built, Found, kind_of
 from .reading import Member, Note, Reading
@@ -55,7 +55,7 @@ def parse_python(text: str, path: str | None = None) -> tuple[Module, int]:
         InputError: no Python, too long, too deeply nested, or more work than a configuration could need.
     """
     if len(text) > MAX_SCRIPT:
-        raise InputError(f"The Python text is longer than {MAX_SCRIPT // 2**20} MiB.", path=path)
+        raise Refused(f"The Python text is longer than {MAX_SCRIPT // 2**20} MiB.", path=path)
     shift = 0
     try:
         try:

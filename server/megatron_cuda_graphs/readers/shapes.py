@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ..errors import InputError
 from ..releases import CORE
 from ..unknown import Unknown
+from .limits import Refused
 from .model_args import from_flags, from_model_args
 from .reading import Frontend
 from .tree import Settler
@@ -46,6 +47,17 @@ SECTIONS = frozenset(
         "train",
         "validation",
     }
+)
+
+# Sections whose names other configurations use as well: alone they do not tell a ConfigContainer.
+_COMMON = frozenset(
+    {"checkpoint", "dataset", "dist", "env_vars", "logger", "optimizer", "peft", "profiling", "scheduler", "tokenizer"}
+    | {"train", "validation"}
+)
+
+# Sections of other engines, whose parallel sizes are not Megatron's.
+_ENGINES = frozenset(
+    {"rollout", "generation", "vllm", "vllm_cfg", "sglang", "sglang_cfg", "reward_model", "fsdp_config"}
 )
 
 # Fields that tell a flat TransformerConfig from any other mapping.
@@ -174,7 +186,9 @@ def look(tree: Any, frontend: str = "auto", path: str | None = None) -> View:
         view = _framework(values, settler) or _bridge(values) or _flat(values) or _nested(values)
         if view is None:
             shown = ", ".join(f"`{key}`" for key in list(values)[:8])
-            raise InputError(
+            # Keys with blanks may be code that happens to parse as a mapping; then other formats are worth a try.
+            error = InputError if any(" " in key for key in values) else Refused
+            raise error(
                 f"No Megatron configuration found under the keys {shown}.",
                 hint="Expected TransformerConfig fields, ConfigContainer sections (model, rng, ...), "
                 "MODEL_ARGS, or flags (--cuda-graph-impl).",
@@ -301,8 +315,11 @@ def _bridge(values: dict[str, Any]) -> View | None:
             put(nested, key.split("."), value)
         return View("bridge", nested, base="unknown", dotted=True)
     target = values.get("_target_")
-    if (isinstance(target, str) and target.endswith("ConfigContainer")) or any(
-        isinstance(values[section], Mapping) for section in SECTIONS & values.keys()
+    given = {section for section in SECTIONS & values.keys() if isinstance(values[section], Mapping)}
+    if (
+        (isinstance(target, str) and target.endswith("ConfigContainer"))
+        or given - _COMMON
+        or any(is_telling(values[section]) for section in given)
     ):
         view = View("bridge", values)
         if isinstance(values.get("env_vars"), Mapping):
@@ -328,18 +345,27 @@ def is_telling(values: Mapping[str, Any]) -> bool:
 
 
 def _flat(values: dict[str, Any]) -> View | None:
-    if is_telling(values) or not any(isinstance(v, Mapping) for v in values.values()):
+    plain = all(key.isidentifier() and not isinstance(value, Mapping) for key, value in values.items())
+    if is_telling(values) or plain:
         return View("core", values)
     return None
+
+
+def _tells_bridge(values: Mapping[str, Any]) -> bool:
+    return "_target_" in values or any(
+        is_telling(part) for name, part in values.items() if name in SECTIONS and isinstance(part, Mapping)
+    )
 
 
 def _nested(values: dict[str, Any]) -> View | None:
     """A configuration under a key of somebody's own, such as `config:` or `trainer.megatron:`."""
     for at, node in _mappings(values):
-        if not at:
+        if not at or not _ENGINES.isdisjoint(at):
             continue
         inner = dict(node)
         view = _bridge(inner) or (View("core", inner) if is_telling(inner) else None)
+        if view is not None and view.frontend == "bridge" and not _tells_bridge(inner):
+            continue
         if view is not None:
             view.root = at
             view.env_root = (*at, *view.env_root) if view.env_root else None

@@ -147,6 +147,7 @@ class _Shell:
         self.conditional = 0
         self.text = Text("")
         self.export_all = False
+        self.last_env: dict[str, Pieces] = {}
 
     # Running
 
@@ -336,6 +337,8 @@ class _Shell:
         if name in {"echo", "printf", "cd", "mkdir", "sleep", "wait", "ulimit"} and not node.heredocs:
             return None if name == "printf" else True
         env = self.env()
+        if node.assigns:
+            env = dict(env)
         for assign in node.assigns:
             if not isinstance(assign.value, list):
                 env[assign.name] = self.pieces(assign.value)
@@ -396,9 +399,13 @@ class _Shell:
             self.restore(saved)
 
     def env(self) -> dict[str, Pieces]:
-        """The exported variables that have a value."""
-        values = ((name, self.vars.get(name)) for name in sorted(self.exported))
-        return {name: value for name, value in values if value is not None and not isinstance(value, list)}
+        """The exported variables that have a value. Commands that see the same ones share the mapping."""
+        values = ((name, self.vars.get(name)) for name in self.exported)
+        found = {name: value for name, value in values if value is not None and not isinstance(value, list)}
+        last = self.last_env
+        if len(found) != len(last) or any(last.get(name) is not value for name, value in found.items()):
+            self.last_env = dict(sorted(found.items()))
+        return self.last_env
 
     # Assignments
 

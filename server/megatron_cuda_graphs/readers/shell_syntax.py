@@ -533,7 +533,8 @@ class _Parser:
             while self.i < self.n and self.s[self.i] in "<>&|":
                 self.i += 1
             self.blanks()
-            if self.s.startswith("(", self.i) and self.s[self.i - 1] in "<>":
+            if self.s.startswith(("<(", ">("), self.i):
+                self.i += 1
                 self.skip_round()
             elif self.i < self.n and self.s[self.i] not in "\r\n;|":
                 self.word()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ..errors import InputError
 from ..unknown import Unknown
-from .limits import MAX_DEPTH, MAX_NODES
+from .limits import MAX_DEPTH, MAX_NODES, Refused
 from .reading import Member
 from .symbols import ENUMS, object_of_target, plain, symbol
 
@@ -56,8 +55,8 @@ class Settler:
 
     def _refuse(self, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise InputError(f"The configuration is nested more than {MAX_DEPTH} levels deep.", path=self.path)
-        raise InputError(
+            raise Refused(f"The configuration is nested more than {MAX_DEPTH} levels deep.", path=self.path)
+        raise Refused(
             f"The configuration holds more than {MAX_NODES} values.",
             hint="Repeated anchors may multiply its size.",
             path=self.path,
@@ -87,6 +86,6 @@ def settle(value: Any, path: str | None = None) -> Any:
     """`value` as a Reading holds it.
 
     Raises:
-        InputError: nested too deeply, or too large once shared parts are counted each time.
+        Refused: nested too deeply, or too large once shared parts are counted each time.
     """
     return Settler(value, path).settle(value)

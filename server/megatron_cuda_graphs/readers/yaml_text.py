@@ -26,7 +26,7 @@ from yaml.events import (
 
 from ..errors import InputError
 from ..unknown import Unknown
-from .limits import MAX_DEPTH, MAX_NODES
+from .limits import MAX_DEPTH, MAX_NODES, Refused
 
 __all__ = ["Branch", "Document", "Spot", "parse"]
 
@@ -110,8 +110,8 @@ def _full_tag(event: Any, path: str | None) -> str | None:
     """`int`, `str`, `set`, ... of a standard tag; None for a private one."""
     tag = str(event.tag)
     if tag.startswith(_PYTHON):
-        raise InputError(
-            f"`!!{tag[18:]}` would create a Python object; such tags are not read.",
+        raise Refused(
+            f"`!!{tag[len(_PYTHON) - 7 :]}` would create a Python object; such tags are not read.",
             hint="Write the plain value, or a `_target_` mapping.",
             path=path,
             line=event.start_mark.line + 1,
@@ -208,7 +208,8 @@ class _Builder:
                     anchors[event.anchor] = (value, 1)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 if len(stack) >= MAX_DEPTH:
-                    raise _error(f"The configuration is nested more than {MAX_DEPTH} levels deep", event, path)
+                    exc = _error(f"The configuration is nested more than {MAX_DEPTH} levels deep", event, path)
+                    raise Refused(exc.message, path=path, line=exc.line, column=exc.column)
                 raw = frame is not None and (
                     frame.raw
                     or (self.is_raw is not None and frame.key is not _NO and self.is_raw(frame.key, len(stack)))
@@ -252,7 +253,7 @@ class _Builder:
                 raise _error(f"A {kind.__name__} is not expected here", event, path)
 
             if self.nodes > MAX_NODES:
-                raise InputError(
+                raise Refused(
                     f"The configuration holds more than {MAX_NODES} values once its aliases are expanded.",
                     path=path,
                     line=event.start_mark.line + 1,
