@@ -14,7 +14,7 @@ from .model_args import to_value
 from .reading import Member, Note, Reading
 from .shapes import Path, View, look
 
-__all__ = ["Change", "read_json", "read_mapping", "read_yaml"]
+__all__ = ["Change", "holds_command", "read_json", "read_mapping", "read_yaml"]
 
 Change = tuple[str, Path, Any]  # "set" or "unset", path in the document, value
 
@@ -60,11 +60,10 @@ def read_yaml(text: str, frontend: str = "auto", path: str | None = None) -> Rea
     failure: InputError | None = None
     for index, document in enumerate(documents):
         try:
-            if isinstance(document.value, Mapping):
-                from .manifest import holds_command, read_manifest
+            if isinstance(document.value, Mapping) and holds_command(document.value):
+                from .manifest import read_manifest
 
-                if holds_command(document.value):
-                    return read_manifest(text, index, document, frontend, path)
+                return read_manifest(text, index, document, frontend, path)
             view = look(document.value, frontend, path)
         except InputError as exc:
             failure = failure or exc
@@ -76,6 +75,11 @@ def read_yaml(text: str, frontend: str = "auto", path: str | None = None) -> Rea
         return reading
     assert failure is not None
     raise failure
+
+
+def holds_command(tree: Mapping[Any, Any]) -> bool:
+    """True for the shapes whose command lines are read: a Kubernetes object, a compose file."""
+    return ("kind" in tree and "apiVersion" in tree) or isinstance(tree.get("services"), Mapping)
 
 
 def read_json(text: str, frontend: str = "auto", path: str | None = None) -> Reading:

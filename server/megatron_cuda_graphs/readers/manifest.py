@@ -18,14 +18,9 @@ from .shell import Pieces, Token
 from .shell_syntax import Text
 from .yaml_text import Branch, Spot
 
-__all__ = ["holds_command", "read_manifest"]
+__all__ = ["read_manifest"]
 
 MAX_CONTAINERS = 64
-
-
-def holds_command(tree: Mapping[Any, Any]) -> bool:
-    """True for the shapes whose command lines are read: a Kubernetes object, a compose file."""
-    return ("kind" in tree and "apiVersion" in tree) or isinstance(tree.get("services"), Mapping)
 
 
 def read_manifest(text: str, index: int, document: Any, frontend: str, path: str | None) -> Reading:

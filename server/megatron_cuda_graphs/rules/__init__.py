@@ -14,26 +14,28 @@ from ._rule import REGISTRY, STAGES, Migration, Rule
 
 __all__ = ["FAMILIES", "Migration", "Rule", "catalogue", "explain", "program"]
 
-FAMILIES = (
-    "input",
-    "core_names",
-    "core_parallel",
-    "core_moe",
-    "core_recompute",
-    "core_offload",
-    "core_overlap",
-    "bridge",
-    "megatron_lm",
-    "setup",
-    "capture",
-    "silent",
-)
+# Files of rules; one that is about a single front end is loaded for it alone.
+FAMILIES: dict[str, str | None] = {
+    "input": None,
+    "core_names": None,
+    "core_parallel": None,
+    "core_moe": None,
+    "core_recompute": None,
+    "core_offload": None,
+    "core_overlap": None,
+    "bridge": "bridge",
+    "megatron_lm": "megatron-lm",
+    "setup": None,
+    "capture": None,
+    "silent": None,
+}
 
 
-@lru_cache(maxsize=1)
-def _load() -> tuple[Rule | Migration, ...]:
-    for family in FAMILIES:
-        import_module(f"{__name__}.{family}")
+@lru_cache(maxsize=8)
+def _load(frontend: str | None = None) -> tuple[Rule | Migration, ...]:
+    for family, alone in FAMILIES.items():
+        if frontend in (None, alone) or alone is None:
+            import_module(f"{__name__}.{family}")
     return tuple(REGISTRY)
 
 
@@ -56,5 +58,5 @@ def explain(id_or_name: str) -> Rule | None:
 def program(frontend: str, core: Release, bridge: Release | None) -> tuple[Rule | Migration, ...]:
     """The checks and migrations of a release pair, in the order in which upstream runs them."""
     stages = STAGES[frontend]
-    steps = [s for s in _load() if frontend in s.frontends and s.stage in stages and s.applies(core, bridge)]
+    steps = [s for s in _load(frontend) if frontend in s.frontends and s.stage in stages and s.applies(core, bridge)]
     return tuple(sorted(steps, key=lambda s: (stages.index(s.stage), s.order)))
