@@ -69,8 +69,23 @@ def failure_mode_page(name: str) -> str:
         lines += [f"Fix: {mode['fix']}", ""]
     if mode["rules"]:
         lines += [f"Refused beforehand by: {', '.join(mode['rules'])}", ""]
-    if mode.get("texts"):
-        lines += ["What upstream says:", ""]
-        lines += [f"- {t['in']}: `{t['raises'] + ': ' if t.get('raises') else ''}{t['text']}`" for t in mode["texts"]]
-        lines.append("")
+    said = [_line(t["in"], t.get("raises"), t["text"]) for t in mode.get("texts", ())]
+    said += _rule_texts(mode["rules"])
+    if said:
+        lines += ["What upstream says:", "", *dict.fromkeys(said), ""]
     return "\n".join(lines)
+
+
+def _line(where: str, exception: str | None, text: str) -> str:
+    return f"- {where}: `{exception + ': ' if exception else ''}{text}`"
+
+
+def _rule_texts(ids: list[str]) -> list[str]:
+    """What upstream says in the checks that rules mirror."""
+    from .render.rule import releases
+    from .rules import explain
+
+    found = [rule for i in ids if (rule := explain(i)) is not None]
+    return [
+        _line(f"{r.package} {releases(t.releases, r.package)}", t.exception, t.template) for r in found for t in r.texts
+    ]

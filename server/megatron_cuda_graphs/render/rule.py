@@ -43,7 +43,7 @@ def releases(covered: Range, package: str = "megatron-core") -> str:
 
 
 @lru_cache(maxsize=1)
-def _examples() -> dict[str, Example]:
+def _examples() -> dict[str, list[Example]]:
     try:
         return dict(json.loads(EXAMPLES.read_text("utf-8")))
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def _examples() -> dict[str, Example]:
 
 def example(rule_id: str) -> Example | None:
     """A configuration that the rule speaks up about; also the rule's test case."""
-    return _examples().get(rule_id)
+    return next(iter(_examples().get(rule_id, ())), None)
 
 
 def written(config: Any, frontend: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from ..fields import enum_members
@@ -70,6 +69,8 @@ def meant(name: Any, allowed: tuple[str, ...]) -> str | None:
     squeezed = {a.replace("_", ""): a for a in allowed}
     if text.replace("_", "") in squeezed:
         return squeezed[text.replace("_", "")]
+    from difflib import get_close_matches
+
     close = get_close_matches(text, allowed, n=1, cutoff=0.6)
     return close[0] if close else None
 

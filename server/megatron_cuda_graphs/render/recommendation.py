@@ -1,0 +1,59 @@
+"""A recommendation for a person, short enough for an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .style import PLAIN, Style
+from .text import stack_line, value
+
+if TYPE_CHECKING:
+    from ..recommend.model import Option, Recommendation
+
+__all__ = ["text"]
+
+
+def _name(option: Option) -> str:
+    if option.impl == "none":
+        return "graphs off"
+    if option.whole_layer:
+        return f"{option.impl}, whole layers"
+    return f"{option.impl} [{', '.join(option.modules)}]" if option.modules else option.impl
+
+
+def _some(label: str, items: Iterable[str], shown: int) -> list[str]:
+    found = list(items)
+    lines = [f"  {label}: {item}" for item in found[:shown]]
+    if len(found) > shown:
+        lines.append(f"  {label}: {len(found) - shown} more (--format json)")
+    return lines
+
+
+def text(result: Recommendation, style: Style = PLAIN, *, shown: int = 3) -> str:
+    """The choice with its settings, reasons and evidence; alternatives and what was ruled out in a line each."""
+    choice = result.choice
+    lines = [f"{style.paint('good' if choice.impl != 'none' else 'warning', _name(choice))}: {result.summary}"]
+    settings = [f"{name} = {value(item)}" for name, item in choice.changes.items()]
+    if settings:
+        lines.append(f"  {style.paint('bold', 'set:')} {'; '.join(settings)}")
+    if choice.add_flags:
+        lines.append(f"  {style.paint('bold', 'or flags:')} {' '.join(choice.add_flags)}")
+    if choice.env:
+        lines.append(f"  {style.paint('bold', 'env:')} {' '.join(f'{k}={v}' for k, v in choice.env.items())}")
+    lines += _some("why", choice.why, shown)
+    lines += _some(
+        "evidence", (f"{e.metric} {e.direction} {e.magnitude} ({e.conditions}; {e.whose})" for e in choice.expected), shown
+    )
+    lines.append(f"  worth it: {result.worth_it.note}")
+    lines += _some("first", (p.text for p in choice.prerequisites if p.met is not True), shown)
+    lines += _some("verify", choice.verify, 2)
+    lines += [f"or: {_name(option)}: {option.why[0] if option.why else ''}" for option in result.alternatives]
+    lines += _some(
+        "ruled out",
+        (f"{r.impl} {' '.join(r.modules)}: {r.why}" + (f" ({r.rule_id})" if r.rule_id else "") for r in result.rejected),
+        shown,
+    )
+    lines += _some("assumed", (f"{a.field} = {value(a.assumed)}: {a.why}" for a in result.assumptions), shown)
+    lines.append(style.paint("dim", f"for {stack_line(result.stack)}"))
+    return "\n".join(lines)
