@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import arguments, fields
 from ..frontends.megatron_lm import CANONICAL, Problem, module_names
+from ..releases import parse
 from ..settings import Settings
 from ..unknown import Unknown, require
 from . import _state as state
@@ -179,14 +180,19 @@ def _about_graphs(s: Settings, flag: str) -> bool:
     return bool(fields.did_you_mean(flag, (n for n in known if "cuda-graph" in n or "rng-tracker" in n), limit=1))
 
 
+def _not_there(s: Settings) -> list[str]:
+    """Flags that no program of this release's repository takes."""
+    return [flag for flag in s.v["args.unknown"] if not arguments.is_elsewhere(s.judged.core_version, flag)]
+
+
 def _refused(s: Settings) -> list[str]:
-    """Flags that nothing in this release's repository takes, but another release does, or that are about graphs."""
-    core = s.judged.core_version
-    return [
-        flag
-        for flag in s.v["args.unknown"]
-        if not arguments.is_elsewhere(core, flag) and (arguments.releases_of(flag) or _about_graphs(s, flag))
-    ]
+    """Those that argparse surely refuses: about graphs, or first there in a later release."""
+    found = []
+    for flag in _not_there(s):
+        span = arguments.releases_of(flag)
+        if (span and parse(span[0]) > s.core) or _about_graphs(s, flag):
+            found.append(flag)
+    return found
 
 
 def _all_extras(s: Settings) -> str:
@@ -255,8 +261,8 @@ def word_without_flag(s: Settings) -> Any:
     if s.core < (0, 16) and flag == "--cuda-graph-scope":
         change = to(flag, ["attn"] if "attn" in [*kept, *words] and s.cuda_graph_scope != "full_iteration" else kept)
     return {
-        "flag": flag, "words": " ".join(words), "switch": "" if kept else "; that is a switch without a value", "extras": _all_extras(s),
-        "_fields": (extras[0].dest,), "_fixes": [[change]],
+        "flag": flag, "words": " ".join(words), "switch": "" if kept else "; that is a switch without a value",
+        "extras": _all_extras(s), "_fields": (extras[0].dest,), "_fixes": [[change]],
     }  # fmt: skip
 
 
@@ -269,21 +275,35 @@ def word_without_flag(s: Settings) -> Any:
     symbol=PARSE,
     exception=None,
     fields=(),
-    says="{flag} is no flag of Megatron-LM in any covered release; the training script may add it.",
+    says="{flag} is no flag of this release's Megatron-LM{why}. It is refused unless the training script adds it.",
     evidence="source",
 )
 def flag_of_the_script(s: Settings) -> Any:
-    """Scripts add arguments of their own with an extra_args_provider; what those do is not judged."""
-    refused = _refused(s)
-    core = s.judged.core_version
-    return [
-        {"flag": flag, "_fields": (flag,)}
-        for flag in s.v["args.unknown"]
-        if flag not in refused and not arguments.is_elsewhere(core, flag)
-    ]
+    """Scripts add arguments of their own with an extra_args_provider, and some keep what Megatron-LM has dropped
+    (its own functional tests name a few that are gone). What such arguments do is not judged."""
+    found = []
+    for flag in _not_there(s):
+        if flag in _refused(s):
+            continue
+        span = arguments.releases_of(flag)
+        known = arguments.flags(s.judged.core_version)
+        close = next((g for g in fields.did_you_mean(flag, known, limit=1) if _negative(g) == _negative(flag)), None)
+        why = f"; {span[1]} was the last to have it" if span else f"; did you mean {close}?" if close else ""
+        found.append({"flag": flag, "why": why.rstrip("?"), "_fields": (flag,)})
+    return found
 
 
 # validate_args: reinforcement learning -------------------------------------------------------------------------------
+
+
+def _graphs_for_rl(s: Settings) -> list[Change]:
+    """Graphs on, and where they persist a KV cache that stays in place, whatever packages are installed."""
+    moves = s.rl_persist_cuda_graphs and s.rl_kv_cache_management_mode != "persist"
+    static = s.inference_dynamic_batching_unified_memory_level > 0 and s.rl_kv_cache_management_mode != "offload"
+    return [
+        to("cuda_graph_impl", "local"),
+        *([to("rl_kv_cache_management_mode", "persist")] if moves and not static else []),
+    ]
 
 
 @rule(
@@ -295,7 +315,7 @@ def flag_of_the_script(s: Settings) -> Any:
     text="--rl-persist-cuda-graphs is set but no CUDA graphs are being built.",
     fields=("rl_persist_cuda_graphs", "cuda_graph_impl"),
     says="--rl-persist-cuda-graphs keeps graphs, but --cuda-graph-impl is none.",
-    fixes=lambda s: [[to("cuda_graph_impl", "local")], [unset("rl_persist_cuda_graphs")]],
+    fixes=lambda s: [_graphs_for_rl(s), [unset("rl_persist_cuda_graphs")]],
     failure_mode="inference_graph_config",
     evidence="source",
 )
@@ -313,7 +333,7 @@ def rl_persist_without_graphs(s: Settings) -> Any:
     text="--rl-training-cuda-graphs is set but no CUDA graphs are being built.",
     fields=("rl_training_cuda_graphs", "cuda_graph_impl"),
     says="--rl-training-cuda-graphs wants graphs for training, but --cuda-graph-impl is none.",
-    fixes=lambda s: [[to("cuda_graph_impl", "local")], [unset("rl_training_cuda_graphs")]],
+    fixes=lambda s: [_graphs_for_rl(s), [unset("rl_training_cuda_graphs")]],
     failure_mode="inference_graph_config",
     evidence="source",
 )
@@ -897,16 +917,13 @@ def both_graph_flags_0_14(s: Settings) -> Any:
 
 @migration(at=("arguments", 600), sets=("te_rng_tracker", "use_te_rng_tracker"))
 def rng_tracker(s: Settings) -> None:
-    if s.core < (0, 15):
-        graphs, engine = s.enable_cuda_graph or s.external_cuda_graph, s.transformer_impl == "transformer_engine"
-    elif s.core < (0, 16):
-        graphs, engine = state.on(s), s.transformer_impl == "transformer_engine"
-    else:
-        graphs = state.on(s)
-        engine = s.transformer_impl == "transformer_engine" or s.cuda_graph_impl == "transformer_engine"
-    if s.te_rng_tracker or (graphs and engine):
-        s.set("te_rng_tracker", True)
-        s.set("use_te_rng_tracker", True)
+    graphs = state.on(s) if s.core >= (0, 15) else s.enable_cuda_graph or s.external_cuda_graph
+    engine = s.transformer_impl == "transformer_engine"
+    if s.core >= (0, 16):
+        engine = engine or s.cuda_graph_impl == "transformer_engine"
+    s.set("te_rng_tracker", bool(s.te_rng_tracker or (graphs and engine)))
+    # Without Transformer Engine initialize_megatron seeds megatron-core's own tracker in a form that graphs can hold.
+    s.set("use_te_rng_tracker", bool(s.te_rng_tracker or graphs))
 
 
 def _fix_segments(s: Settings) -> list[list[Change]]:
