@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..stack import Judged
-from ..validate import Hit, Judgement
+from ..validate import Hit
 from .knowledge import MEASURED, Measured, Practice
 from .model import Assumption, Effect, Prerequisite, Step, WorthIt
 from .plans import PLANS, Plan, shown
@@ -21,22 +21,20 @@ __all__ = [
 HINGES: dict[str, tuple[Any, ...]] = {
     "gpu": ("H100", "GB200"),
     "moe_token_dispatcher_type": ("alltoall", "hybridep"),
-    "moe_paged_stash": (True,),
     "pipeline_model_parallel_size": (4,),
-    "recompute_granularity": ("full",),
     "packed_sequence": (True,),
     "pad_to_max_length": (True,),
-    "use_megatron_fsdp": (True,),
     "precision": ("fp8cs", "nvfp4"),
 }
-_MOE_ONLY = ("moe_token_dispatcher_type", "moe_paged_stash")
 MAX_EFFECTS = 6
 
 
 def sensible(w: Workload, name: str) -> bool:
-    """Whether a fact means anything for this kind of model."""
-    if name in _MOE_ONLY:
+    """Whether a fact means anything, or is at all likely, for this kind of model and task."""
+    if name.startswith("moe_") or name == "expert_model_parallel_size":
         return w.moe
+    if name == "packed_sequence":
+        return w.task != "pretrain"
     return w.vlm if name == "pad_to_max_length" else True
 
 
@@ -261,7 +259,7 @@ def bring_up(w: Workload, plan: Plan, second: Plan | None) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def watch(w: Workload, plan: Plan, judged: Judged, base: Judgement) -> tuple[str, ...]:
+def watch(w: Workload, plan: Plan, judged: Judged) -> tuple[str, ...]:
     """What this stack does without saying so."""
     found: list[str] = []
     if not plan.on:

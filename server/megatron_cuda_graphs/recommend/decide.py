@@ -83,7 +83,7 @@ def scoped(w: Workload) -> tuple[str, ...]:
             return ("router",)
         if w.drop_and_pad:
             return ("attn+moe", "attn+router", "attn")
-        return ("attn+router", "router", "attn")
+        return ("attn+router", "router")
     if w.vlm:
         return ("mlp",)
     return ("attn", "attn+mlp", "mlp") if w.gdn else ("attn+mlp", "mlp", "attn")
@@ -346,7 +346,7 @@ def many_domains(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:moe-many-tokens",
 )
 def many_tokens(w: Workload, worth: WorthIt) -> Ruling | None:
-    if not w.moe or w.tokens < ATTENTION_TOKENS or not w.known("micro_batch_size"):
+    if not w.moe or w.tokens < ATTENTION_TOKENS:
         return None
     return Ruling(
         ("router", "attn+router", "off"),
@@ -361,8 +361,8 @@ def many_tokens(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:moe-hopper",
 )
 def moe_small(w: Workload, worth: WorthIt) -> Ruling | None:
-    small = w.memory_gb <= SMALL_MEMORY_GB and w.gpu_known
-    if not w.moe or not small or w.tp * w.pp > 1 or w.headroom_gb is not None or w.gdn or not w.known("num_layers"):
+    small = w.memory_gb <= SMALL_MEMORY_GB
+    if not w.moe or not small or w.tp * w.pp > 1 or w.headroom_gb is not None or w.gdn:
         return None
     return Ruling(
         ("router", "attn+router", "off"),

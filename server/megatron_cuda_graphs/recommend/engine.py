@@ -23,7 +23,7 @@ __all__ = ["recommend_scope"]
 
 OFFERED = 4
 PROBES = {
-    "moe": ("moe", "whole_layer", "full_iteration"),
+    "moe": ("moe", "full_iteration"),
     "dense": ("full_iteration", "whole_layer"),
 }
 MAX_REJECTED = 8
@@ -91,7 +91,7 @@ class _Run:
             assumptions=assumptions,
             worth_it=self.worth,
             bring_up=advice.bring_up(self.w, ranked[0][0], ranked[1][0] if len(ranked) > 1 else None),
-            watch=advice.watch(self.w, ranked[0][0], self.judged, self.bridge.judgement),
+            watch=advice.watch(self.w, ranked[0][0], self.judged),
             ignored=self.w.facts.ignored,
         )
 
@@ -157,13 +157,18 @@ class _Run:
 
     def _probe(self, offered: set[Plan]) -> None:
         """What people try for this kind of model: if a rule refuses it, say so."""
-        for name in PROBES[self.w.kind[0]]:
-            plan = PLANS[name]
-            if plan in offered or plan in self.tried or plan in self.rejected:
-                continue
-            found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env))
-            if found is not None and found.refused is not None:
-                self._reject(plan, found.refused)
+        plans = [PLANS[n] for n in PROBES[self.w.kind[0]]]
+        left = [p for p in plans if p not in offered and p not in self.tried and p not in self.rejected]
+        if not left:
+            return
+        try:
+            core = Base(self.w, self.stack, "core", self.env)
+        except InputError:
+            return  # refused whatever graphs do, in a way that only the other front ends mend
+        for plan in left:
+            refused = core.refusal(plan, environment(self.w, plan, self.judged, self.env))
+            if refused is not None:
+                self._reject(plan, refused)
 
     # How --------------------------------------------------------------------------------------------------------------
 
@@ -171,9 +176,7 @@ class _Run:
         bridge, lm, env = self.tried[plan]
         spoken = plan.in_release(self.judged.core) or plan
         dotted = {self.bridge.dotted(c.name): c.value if c.op == "set" else None for c in bridge.changes}
-        edits = [
-            e for e in self.lm.front.edits(lm.changes, self.lm.judgement.settings) if getattr(e, "op", "") == "set"
-        ]
+        edits = [e for e in self.lm.front.edits(lm.changes, self.lm.settings) if getattr(e, "op", "") == "set"]
         return Option(
             impl=spoken.impl,  # type: ignore[arg-type]
             modules=tuple(sorted(spoken.modules)),
@@ -225,40 +228,37 @@ class _Run:
 
     def _assumptions(self, chosen: Plan) -> tuple[Assumption, ...]:
         """What was taken for granted, and which value of it would change the first choice."""
-        found: dict[str, Assumption] = {}
+        w = self.w
+        flips: dict[str, tuple[str, ...]] = {}
         for name, values in advice.HINGES.items():
-            if self.w.known(name) and name not in self.w.assumed:
+            if (w.known(name) and name not in w.assumed) or not advice.sensible(w, name):
                 continue
-            flips = []
+            turned = []
             for value in values:
-                if not advice.sensible(self.w, name):
-                    continue
-                other = self.w.supposing(**{name: value})
-                _, ruling = decide(other, self.worth, self.without)
+                _, ruling = decide(w.supposing(**{name: value}), self.worth, self.without)
                 first = self._first_valid(ruling)
                 if ruling.plans[0] != self.ruling.plans[0] and first != chosen:
-                    flips.append(f"{value} -> {shown(first)}")
-            if flips or name in self.w.assumed:
-                assumed, why = self.w.assumed.get(name, (None, "not said"))
-                found[name] = Assumption(field=name, assumed=assumed, why=why, flips=tuple(flips))
-        for name, (assumed, why) in self.w.assumed.items():
-            if name not in found and why != "Megatron's default":
-                found[name] = Assumption(field=name, assumed=assumed, why=why)
-        if self.w.moe and not self.w.known("num_moe_experts"):
-            found["num_moe_experts"] = Assumption(
-                field="num_moe_experts",
-                assumed=8,
-                why="a placeholder, so that the configuration is a MoE one: put yours in",
-            )
-        if not self.w.kind_known:
-            found["kind"] = Assumption(field="kind", assumed="dense", why="nothing says what the model is", flips=(
+                    turned.append(f"{value} -> {shown(first)}")
+            if turned:
+                flips[name] = tuple(turned)
+        taken = {name: assumed for name, assumed in w.assumed.items() if advice.sensible(w, name)}
+        for name in flips:
+            taken.setdefault(name, (None, "not said"))
+        if w.moe and not w.known("num_moe_experts"):
+            taken["num_moe_experts"] = (8, "a placeholder, so that the configuration is a MoE one: put yours in")
+        if not w.kind_known:
+            taken["kind"] = ("dense", "nothing says what the model is")
+            flips["kind"] = (
                 "moe -> transformer_engine with attn, moe_preprocess, moe_router",
-                "hybrid -> transformer_engine with attn, mamba"))  # fmt: skip
-        for name in self.w.facts.unclear:
-            found.setdefault(
-                name, Assumption(field=name, assumed=None, why="only known at run time; the default is taken")
+                "hybrid -> transformer_engine with attn, mamba",
             )
-        return tuple(sorted(found.values(), key=lambda a: (not a.flips, a.field)))
+        for name in w.facts.unclear:
+            taken.setdefault(name, (None, "only known at run time; the default is taken"))
+        found = [
+            Assumption(field=name, assumed=assumed, why=why, flips=flips.get(name, ()))
+            for name, (assumed, why) in taken.items()
+        ]
+        return tuple(sorted(found, key=lambda a: (not a.flips, a.field)))
 
     def _first_valid(self, ruling: Ruling) -> Plan:
         return next((PLANS[n] for n in ruling.plans if PLANS[n] not in self.rejected), _OFF)

@@ -29,14 +29,14 @@ class _Sizes(Result):
 
 
 def _sizes(w: Workload) -> _Sizes:
-    """The size of one activation tensor, and the layers of the fullest pipeline stage."""
+    """The size of one activation tensor, and the layers of one virtual pipeline stage."""
     layers = w.layers
     exact = w.hidden is not None and layers is not None
     hidden = w.hidden or 4096
     counts = layers or {"attn": 32, "mamba": 0, "mlp": 0 if w.moe else 32, "moe": 32 if w.moe else 0}
     shard = w.tp if w.tp > 1 and w.values.get("sequence_parallel", True) else 1
     tensor = w.tokens * hidden * 2 / shard / 1e9
-    return _Sizes(tensor_gb=tensor, layers={k: v / w.pp for k, v in counts.items()}, exact=exact)
+    return _Sizes(tensor_gb=tensor, layers={k: v / (w.pp * w.vp) for k, v in counts.items()}, exact=exact)
 
 
 def estimate(w: Workload, plan: Plan) -> MemoryEstimate:
@@ -46,7 +46,7 @@ def estimate(w: Workload, plan: Plan) -> MemoryEstimate:
     size = _sizes(w)
     count = size.layers
     if plan.impl == "full_iteration":
-        layers = sum(count.values()) if w.hybrid else count["attn"]
+        layers = (sum(count.values()) if w.hybrid else count["attn"]) * w.vp
         gb = FULL_ITERATION_BASE_GB + FULL_ITERATION_TENSORS * layers * size.tensor_gb
         formula = (
             f"{FULL_ITERATION_BASE_GB} GB + {FULL_ITERATION_TENSORS} x {layers:.3g} layers a stage x "

@@ -18,16 +18,19 @@ from ..migrate import FIELDS, spelling
 from ..readers.reading import Frontend, Member, Reading
 from ..rules import Rule
 from ..rules._rule import Change, setenv, to, unset
+from ..settings import Settings
 from ..stack import Judged, Stack
 from ..unknown import is_unknown
 from ..validate import Hit, Judgement, _fill, _Values, judge
 from .facts import MODEL
-from .plans import Plan
+from .lean import clean
+from .plans import PLANS, Plan
 from .workload import Workload
 
 __all__ = ["Base", "Spelled", "changes", "environment", "words"]
 
 PLACEHOLDER_EXPERTS = 8
+OFF = PLANS["off"]
 _SILENT = frozenset({"graph_not_applied", "unexpected_graphs_on"})
 _MIXED = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8cs": "bf16_with_fp8_current_scaling_mixed",
@@ -159,7 +162,7 @@ def changes(w: Workload, plan: Plan, judged: Judged, frontend: Frontend) -> list
         found.append(to("rerun_state_machine.check_for_nan_in_loss", False))
         if bridge:
             found.append(to("ddp.check_for_nan_in_grad", False))
-        if w.pp > 1 and bridge:
+        if w.pp > 1 and frontend != "megatron-lm":
             if w.vp > 1:
                 found += [to("overlap_p2p_comm", True), to("batch_p2p_comm", False)]
             else:
@@ -189,7 +192,7 @@ class Spelled(NamedTuple):
 
 
 class Base:
-    """One front end's view of the workload without graphs, made acceptable to the release, and plans on top of it."""
+    """One front end's view of the workload with graphs off, made acceptable to the release, and plans on top of it."""
 
     def __init__(self, w: Workload, stack: Stack, frontend: Frontend, env: Mapping[str, str]) -> None:
         self.w, self.stack, self.frontend = w, stack, frontend
@@ -201,74 +204,96 @@ class Base:
         self.setenv: dict[str, str] = {}
         reading = w.facts.reading
         own = reading is not None and reading.frontend == frontend and reading.base == "defaults"
-        self.values: dict[str, Any]
-        if frontend == "bridge":
-            self.values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
+        values: dict[str, Any] = {}
+        if frontend == "core":  # flat keywords, only to ask what a rule says
+            known = fields.core_fields(self.judged.core_version)
+            values = {n: v for n, v in model_values(w).items() if n in known}
+        elif frontend == "bridge":
+            values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
         elif own and reading:
-            self.values = {n: list(t) for n, t in reading.values.items() if not _open(t) and "cuda-graph" not in n}
-        else:
-            self.values = {}
-        self.judgement = self._judge(self.values)
-        if frontend == "megatron-lm" and not own:
-            self._flags_from_facts()
+            values = {n: list(t) for n, t in reading.values.items() if not _open(t) and not _about_graphs(_argument(n))}
+        self.settings = self._settings(values)
+        facts = self._flags_from_facts() if frontend == "megatron-lm" and not own else []
+        self.off = changes(w, OFF, self.judged, frontend) or []
+        self.values = apply(values, self.front.edits([*facts, *self.off], self.settings), nested=self.nested)
         self._mend()
 
-    def _judge(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Judgement:
+    def _reading(self, values: Mapping[str, Any]) -> Reading:
         if self.frontend == "megatron-lm" and _TRAIN_ITERS not in values:
             values = {**values, _TRAIN_ITERS: ["100"]}
-        kind = "mapping" if self.nested else "command-line"
-        reading = Reading(frontend=self.frontend, format=kind, values=values)
-        return judge(reading, self.stack, {**self.env, **self.setenv, **(env or {})})
+        return Reading(frontend=self.frontend, format="mapping" if self.nested else "command-line", values=values)
 
-    def _flags_from_facts(self) -> None:
+    def _settings(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Settings:
+        return self.front.settings(self._reading(values), self.judged, {**self.env, **self.setenv, **(env or {})})
+
+    def _judge(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Judgement | None:
+        """The full judgement; None when it would have nothing to say."""
+        if clean(self._settings(values, env)):
+            return None
+        return judge(self._reading(values), self.stack, {**self.env, **self.setenv, **(env or {})})
+
+    def _flags_from_facts(self) -> list[Change]:
         w, known = self.w, _core_fields(self.judged.core_version)
-        found = [to(n, v) for n, v in model_values(w).items() if n in known and v not in (False, [])]
+        found = [to(n, v) for n, v in model_values(w).items() if n in known and v is not False and v != []]
         found += [to(n, w.values[n]) for n in ("micro_batch_size", "global_batch_size") if n in w.values]
+        if w.vp > 1:
+            found.append(to("num_virtual_stages_per_pipeline_rank", w.vp))
         if "precision" in w.values:
             found += [to(n, v) for n, v in _FLAGS_OF_PRECISION.get(w.precision, ())]
         if w.values.get("use_megatron_fsdp"):
             found.append(to("use_megatron_fsdp", True))
-        self.values = apply({}, self.front.edits(found, self.judgement.settings), nested=False)
-        self.judgement = self._judge(self.values)
+        return found
 
     def _mend(self) -> None:
         """Make the workload itself acceptable: what the release refuses with graphs off is no question of graphs."""
         seen: set[str] = set()
         for _ in range(16):
-            errors = self.judgement.errors
-            if not errors:
+            judgement = self._judge(self.values)
+            errors = judgement.errors if judgement else []
+            if not judgement or not errors:
                 return
+            self.settings = judgement.settings
             way = next((x for x in errors[0].fixes if x and repr((errors[0].rule.id, x)) not in seen), None)
             if way is None:
                 break
             seen.add(repr((errors[0].rule.id, way)))
             self.mended.append(errors[0])
             self.setenv |= {c.name: str(c.value) for c in way if c.op == "setenv"}
-            self.values = apply(self.values, self.front.edits(way, self.judgement.settings), nested=self.nested)
-            self.judgement = self._judge(self.values)
-        hit = self.judgement.errors[0]
+            self.values = apply(self.values, self.front.edits(way, self.settings), nested=self.nested)
+            self.settings = self._settings(self.values)
         raise InputError(
-            f"this workload is refused by the release whatever graphs do, and no way to mend it is known: {hit.rule.id} "
-            f"({hit.rule.name}).",
+            f"this workload is refused by the release whatever graphs do, and no way to mend it is known: "
+            f"{errors[0].rule.id} ({errors[0].rule.name}).",
             hint="Run validate on the configuration itself.",
         )
 
     def with_plan(self, plan: Plan, env: Mapping[str, str]) -> Spelled | None:
         """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan."""
+        if not plan.on:
+            return Spelled(self.values, self.off, None)
         found = changes(self.w, plan, self.judged, self.frontend)
         if found is None:
             return None
         found = [c for c in found if c.op == "unset" or self._takes(c.name)]
-        values = apply(self.values, self.front.edits(found, self.judgement.settings), nested=self.nested)
+        values = apply(self.values, self.front.edits(found, self.settings), nested=self.nested)
         judgement = self._judge(values, env)
-        hit = judgement.errors[0] if judgement.errors else self._silent(judgement) if plan.on else None
-        refused = (hit.rule, _fill(hit.rule.says, _Values(hit.values, judgement.settings))) if hit else None
+        refused = None
+        if judgement:
+            hit = judgement.errors[0] if judgement.errors else self._silent(judgement)
+            refused = (hit.rule, _fill(hit.rule.says, _Values(hit.values, judgement.settings))) if hit else None
         return Spelled(values, found, refused)
 
     def _takes(self, name: str) -> bool:
-        if self.frontend != "bridge":
+        if self.frontend == "megatron-lm":
             return True
-        return "." in name or name in self.judgement.settings.defaults or name in FIELDS
+        if self.frontend == "core":
+            return name in self.settings.defaults
+        return "." in name or name in self.settings.defaults or name in FIELDS
+
+    def refusal(self, plan: Plan, env: Mapping[str, str]) -> tuple[Rule, str] | None:
+        """The rule that refuses a plan, of those that do not refuse the workload itself."""
+        found = self.with_plan(plan, env)
+        return found.refused if found else None
 
     def _silent(self, judgement: Judgement) -> Hit | None:
         """A warning that the graphs would not be there, or not as asked."""
@@ -278,7 +303,11 @@ class Base:
         )  # fmt: skip
 
     def dotted(self, name: str) -> str:
-        return self.front.dotted(name, self.judgement.settings)
+        return self.front.dotted(name, self.settings)
+
+
+def _argument(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
 
 
 def words(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, overload
 
 from .facts import Facts
 from .hardware import GPUS, Gpu, gpu
 from .shapes import shape_of, words_of
 
 __all__ = ["Workload"]
+
+T = TypeVar("T")
+
+
+class once(Generic[T]):
+    """functools.cached_property without its lock: a recommendation asks these thousands of times."""
+
+    def __init__(self, ask: Callable[[Any], T]) -> None:
+        self.ask = ask
+        self.name = ask.__name__
+        self.__doc__ = ask.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> once[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: Any) -> T: ...
+    def __get__(self, instance: Any, owner: Any) -> once[T] | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.ask(instance)
+        return value
+
 
 # What is taken for granted, and why. Where Megatron has a default it is that default, so saying it changes nothing.
 DEFAULTS: dict[str, tuple[Any, str]] = {
@@ -81,7 +102,7 @@ class Workload:
 
     # Kind ------------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def _said(self) -> frozenset[str]:
         """Kinds that the user names, in `model_kind` or in the words of the model's name."""
         words = set(str(self.values.get("model_kind", "")).replace("-", "_").replace("+", " ").split())
@@ -95,74 +116,74 @@ class Workload:
                 kinds.add("moe")
         return frozenset(kinds)
 
-    @cached_property
+    @once
     def moe(self) -> bool:
         experts = self.values.get("num_moe_experts")
         return experts > 1 if experts is not None else "moe" in self._said
 
-    @cached_property
+    @once
     def hybrid(self) -> bool:
         """Mamba layers among others."""
         if self.gdn and not self.values.get("is_hybrid_model"):
             return False
         return bool(self.values.get("is_hybrid_model")) or "hybrid" in self._said
 
-    @cached_property
+    @once
     def vlm(self) -> bool:
         return "vlm" in self._said
 
-    @cached_property
+    @once
     def gdn(self) -> bool:
         """Gated delta-net layers; upstream runs them as a kind of self-attention."""
         return self.values.get("experimental_attention_variant") == "gated_delta_net" or "gdn" in self._said
 
-    @cached_property
+    @once
     def mla(self) -> bool:
         return bool(self.values.get("multi_latent_attention")) or "mla" in self._said
 
-    @cached_property
+    @once
     def mtp(self) -> bool:
         return bool(self.values.get("mtp_num_layers"))
 
-    @cached_property
+    @once
     def kind(self) -> tuple[str, ...]:
         flags = {"hybrid": self.hybrid, "vlm": self.vlm, "gdn": self.gdn, "mla": self.mla, "mtp": self.mtp}
         return ("moe" if self.moe else "dense", *(name for name, yes in flags.items() if yes))
 
-    @cached_property
+    @once
     def kind_known(self) -> bool:
         shape = ("num_moe_experts", "ffn_hidden_size", "moe_router_topk", "is_hybrid_model")
         return bool(self._said) or any(n in self.values for n in shape)
 
     # Parallelism and batch -------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def tp(self) -> int:
         return int(self["tensor_model_parallel_size"])
 
-    @cached_property
+    @once
     def pp(self) -> int:
         return int(self["pipeline_model_parallel_size"])
 
-    @cached_property
+    @once
     def vp(self) -> int:
         """Virtual stages; 1 without."""
         return int(self["virtual_pipeline_model_parallel_size"] or 1) if self.pp > 1 else 1
 
-    @cached_property
+    @once
     def ep(self) -> int:
         return int(self["expert_model_parallel_size"]) if self.moe else 1
 
-    @cached_property
+    @once
     def cp(self) -> int:
         return int(self["context_parallel_size"])
 
-    @cached_property
+    @once
     def tokens(self) -> int:
         """Tokens of a micro-batch on one GPU, before tensor parallelism."""
         return max(1, int(self["micro_batch_size"]) * int(self["seq_length"]) // self.cp)
 
-    @cached_property
+    @once
     def microbatches(self) -> int | None:
         """Micro-batches of a step on one GPU; None when not known."""
         gbs, gpus = self.values.get("global_batch_size"), self.values.get("num_gpus")
@@ -173,7 +194,7 @@ class Workload:
 
     # What it runs on -------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def gpu(self) -> Gpu:
         for text in (self.values.get("gpu"), self.arch):
             found = gpu(str(text)) if text else None
@@ -184,13 +205,15 @@ class Workload:
 
     @property
     def gpu_known(self) -> bool:
-        return "gpu" not in self.assumed or (self.gpu is not None and "gpu" not in self.assumed)
+        """Whether the GPU was said, and is one that is known."""
+        self.gpu  # noqa: B018 -- asks, and so notes the assumption
+        return "gpu" not in self.assumed
 
-    @cached_property
+    @once
     def memory_gb(self) -> float:
         return float(self.values.get("gpu_memory_gb") or self.gpu.memory_gb)
 
-    @cached_property
+    @once
     def headroom_gb(self) -> float | None:
         """Memory free on the fullest GPU in an eager run; None when nothing tells."""
         if "memory_headroom_gb" in self.values:
@@ -201,27 +224,27 @@ class Workload:
 
     # How it runs -----------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def precision(self) -> str:
         return str(self["precision"])
 
-    @cached_property
+    @once
     def family(self) -> str:
         """bf16, fp8 or fp4."""
         return "fp4" if self.precision == "nvfp4" else "fp8" if self.precision.startswith("fp8") else "bf16"
 
-    @cached_property
+    @once
     def task(self) -> str:
         said = str(self["task"])
         if said.startswith(("pre", "train", "continued")):
             return "pretrain"
         return "peft" if said in ("peft", "lora", "dora", "qlora") else "sft" if said != "pretrain" else said
 
-    @cached_property
+    @once
     def packed(self) -> bool:
         return bool(self["packed_sequence"]) or bool(self.values.get("in_batch_packing"))
 
-    @cached_property
+    @once
     def dispatcher(self) -> str:
         """allgather, alltoall, deepep, hybridep, ncclep or flex (backend not said)."""
         kind = str(self["moe_token_dispatcher_type"]).replace("-", "").replace("_", "")
@@ -231,26 +254,26 @@ class Workload:
             return str(self.values.get("moe_flex_dispatcher_backend") or "deepep")
         return "alltoall" if kind in ("alltoall", "a2a", "alltoallv") else "allgather"
 
-    @cached_property
+    @once
     def static_experts(self) -> bool:
         """Dispatch into buffers of fixed size: paged stash."""
         flex = self.dispatcher in ("deepep", "hybridep", "ncclep")
         return self.moe and bool(self["moe_paged_stash"]) and flex
 
-    @cached_property
+    @once
     def drop_and_pad(self) -> bool:
         factor = self.values.get("moe_expert_capacity_factor")
         pads = bool(self.values.get("moe_pad_expert_input_to_capacity"))
         return self.moe and factor is not None and factor >= 0 and pads
 
-    @cached_property
+    @once
     def recompute(self) -> str | None:
         if self.values.get("moe_layer_recompute"):
             return "selective"
         said = self["recompute_granularity"]
         return None if said in (None, "none", "off") else str(said)
 
-    @cached_property
+    @once
     def recomputed(self) -> frozenset[str]:
         if self.recompute != "selective":
             return frozenset()
@@ -258,17 +281,17 @@ class Workload:
         chosen = {"core_attn"} if names is None else set(names)
         return frozenset(chosen | ({"moe"} if self.values.get("moe_layer_recompute") else set()))
 
-    @cached_property
+    @once
     def fsdp(self) -> bool:
         return bool(self["use_megatron_fsdp"]) or bool(self.values.get("use_torch_fsdp2"))
 
-    @cached_property
+    @once
     def dispatch_domains(self) -> float:
         """How many NVLink domains an expert-parallel group spreads over; 1 or less stays inside one."""
         span = self.ep * int(self.values.get("expert_tensor_parallel_size") or 1)
         return span / self.gpu.nvlink_domain
 
-    @cached_property
+    @once
     def shapes_vary(self) -> str | None:
         """Why shapes change from step to step; None when nothing says that they do."""
         v = self.values
@@ -290,11 +313,11 @@ class Workload:
 
     # Sizes -----------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def hidden(self) -> int | None:
         return self.values.get("hidden_size")
 
-    @cached_property
+    @once
     def layers(self) -> dict[str, int] | None:
         """Layers by kind: attn, mamba, mlp, moe (a transformer layer counts under attn and under mlp or moe)."""
         pattern = self.values.get("hybrid_layer_pattern") or self.values.get("hybrid_override_pattern")
@@ -319,9 +342,10 @@ class Workload:
             "moe": min(total, experts),
         }
 
-    @cached_property
+    @once
     def in_flight(self) -> int:
-        """Micro-batches whose forward has run and backward has not, on the first stage: each needs its own graphs."""
+        """Micro-batches (of one virtual stage) whose forward has run and backward has not, on the first stage: each
+        needs its own graphs."""
         if self.pp == 1:
             return 1
         depth = 2 * (self.pp - 1) + (self.vp - 1) * self.pp + 1 if self.vp > 1 else self.pp

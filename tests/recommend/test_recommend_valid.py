@@ -1,0 +1,55 @@
+"""Whatever the workload, everything that is returned validates clean for its stack."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from megatron_cuda_graphs import Stack, recommend_scope
+from megatron_cuda_graphs.errors import InputError
+from recommend_space import FACTS, MORE_STACK, STACKS, complaints, options, sample
+
+EXAMPLES = int(os.environ.get("RECOMMEND_EXAMPLES", "150"))  # 20000 for the long run
+
+workloads = st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in FACTS.items()})
+stacks = st.builds(
+    lambda base, more: {**base, **{k: v for k, v in more.items() if v is not None}},
+    st.sampled_from(STACKS),
+    st.fixed_dictionaries({name: st.sampled_from(values) for name, values in MORE_STACK.items()}),
+)
+
+
+def check(workload: dict, stack: dict) -> None:
+    s = Stack(**stack)
+    result = recommend_scope(workload, stack=s)
+    assert len(result.alternatives) <= 3
+    choices = [(o.impl, o.modules, o.whole_layer, o.changes.get("model.recompute_granularity")) for o in options(result)]
+    assert len(set(choices)) == len(choices)
+    for option in options(result):
+        assert complaints(option, s, workload.get("env")) == []
+        assert option.why
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workloads, stacks)
+def test_every_returned_configuration_validates(workload, stack):
+    check(workload, stack)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sampled_workloads_validate(seed):
+    check(*sample(random.Random(seed)))
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=str)
+@pytest.mark.parametrize("workload", [{}, {"num_moe_experts": 8}, {"model_kind": "hybrid"}, {"model_kind": "vlm"}], ids=str)
+def test_bare_workloads_validate_on_every_release(stack, workload):
+    check(workload, stack)
+
+
+def test_a_pair_that_does_not_import_is_an_input_error():
+    with pytest.raises(InputError, match="does not import"):
+        recommend_scope({}, stack=Stack(megatron_bridge="0.6.2", megatron_core="0.17.1"))
