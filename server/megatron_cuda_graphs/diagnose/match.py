@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from .parse import Event, Frame
 from .text import squash
 
-__all__ = ["Candidate", "Index", "Mode", "Text", "index"]
+__all__ = ["Candidate", "Index", "Mode", "Text", "index", "literals"]
 
 INDEX = Path(__file__).parents[1] / "data" / "failure_index.json"
 LONG = 20  # fixed characters, squashed, from which a text alone names its mode
 WINDOW = 700  # squashed characters that a hole may take
+_HOLES = re.compile(r"\{[^{}]*\}")
 _WORD = re.compile(r"[a-z_]{3,}")
 
 
@@ -401,3 +402,12 @@ _TESTS = {
 def index() -> Index:
     """The packaged index."""
     return Index(json.loads(INDEX.read_text("utf-8")))
+
+
+def literals() -> list[str]:
+    """The longest fixed part, as upstream writes it, of every text that names a mode by itself."""
+    found: dict[str, None] = {}
+    for text in index().long:
+        parts = (part.strip() for line in _HOLES.sub("\n", text.template).split("\n") for part in (line,))
+        found.setdefault(max(parts, key=len))
+    return list(found)

@@ -64,7 +64,18 @@ class Progress(NamedTuple):
     when: float | None
     text: str
     step: int
-    values: dict[str, float]
+    rest: str
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Named numbers of the line: 'lm loss', 'grad norm', 'consumed samples', ..."""
+        found: dict[str, float] = {}
+        for name, value in _VALUE.findall(self.rest)[:24]:
+            try:
+                found[name.strip().lower()] = float(value)
+            except ValueError:
+                continue
+        return found
 
 
 @dataclass(slots=True)
@@ -106,21 +117,21 @@ _SUMMARY = re.compile(r"\s*rank\s+: (\d+) \(local_rank: (\d+)\)")
 _SUMMARY_EXIT = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: (\d+)\)")
 _STEP = re.compile(r"(?:.*?\b)?iteration\s+(\d+)\s*/\s*(\d+)\s*\|(.*)$")
 _VALUE = re.compile(r"([A-Za-z][A-Za-z ().-]{1,60}?):\s*([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|INF))\b")
-_STEP_LOOSE = re.compile(r"(?:^|\b)(?:global[ _])?(?:step|iteration|iter)[ =:]+(\d+)\b(.{5,400})", re.IGNORECASE)
 _HEADER = re.compile(r"==> (.+?) <==$")
-_HOT = re.compile(r"graph|captur|paged stash|NCCL WARN|INTERNAL ASSERT|expandable|rng.tracker|RNG tracker|dot product attention|out of memory|error|Error", re.IGNORECASE)
+_HOT = ("graph", "captur", "paged stash", "nccl warn", "internal assert", "expandable", "rng tracker", "rng_tracker",
+        "dot product attention", "flashattention", "out of memory", "error", "cannot", "invalid", "must ")  # fmt: skip
 _CONFIGURED = re.compile(
     r"cuda_graph_impl['\"]?[ .:=]+['\"]?(?:local|transformer_engine|full_iteration)"
     r"|(?:enable|external)_cuda_graph['\"]?[ .:=]+True|--(?:enable|external)-cuda-graph\b"
     r"|--cuda-graph-impl[ =](?:local|transformer_engine|full_iteration)|graphable layers"
 )
 _CAPTURE_BEGIN = re.compile(
-    r"Start CUDA Graphs capture|Capture CUDA graph for |Capturing CUDA graph|Begin(?:ning)? (?:CUDA graph )?capture|Start capturing|Creating \d+ CUDA graphs|cuda graphs? capture begin",
-    re.IGNORECASE,
+    r"start cuda graphs capture|capture cuda graph for |capturing cuda graph|begin(?:ning)? (?:cuda graph )?capture"
+    r"|start capturing|creating \d+ cuda graphs|cuda graphs? capture begin"
 )
 _CAPTURE_END = re.compile(
-    r"Time spent in CUDA Graphs capture on rank (\d+)|Time spent in CUDA Graphs capture|CUDA graph capture done|graph capture finished|Capture finished|Finished capturing",
-    re.IGNORECASE,
+    r"time spent in cuda graphs capture on rank (\d+)|time spent in cuda graphs capture|cuda graph capture done"
+    r"|graph capture finished|capture finished|finished capturing"
 )
 _KILLED = re.compile(
     r"slurmstepd: error|srun: error|srun: (?:Force )?Terminat|Received 15 death signal|got signal: 15|SignalException"
@@ -128,6 +139,8 @@ _KILLED = re.compile(
     r"|Terminating the process after attempting to dump|taking the entire process down|TORCH_NCCL_|"
     r"ProcessGroupNCCL preparing to dump|failure detected by watchdog|terminate called after|Some NCCL operations have failed"
 )
+_LAUNCHER = ("exitcode", "signal", "rank ", "slurm", "srun", "sigterm", "childfailed", "root cause", "pg on this rank", "dump",
+             "process down", "torch_nccl", "watchdog", "terminate called", "nccl operations", "death")  # fmt: skip
 _VICTIM_CLASSES = ("SignalException", "ChildFailedError", "DistStoreError", "KeyboardInterrupt", "SystemExit")
 # What a rank says that waited for another one, or lost its peer.
 _VICTIM_TEXT = re.compile(
@@ -306,7 +319,7 @@ class Log:
                 self._exception(stream, line, rank, name, message.strip())
                 return True
             # Not indented and no exception: source lines without indentation (shortened reports) or the end.
-            if stream.frames and not stream.frames[-1].code and len(body) < 200 and not _HOT.search(body):
+            if stream.frames and not stream.frames[-1].code and len(body) < 200 and not _hot_words(body.lower()):
                 stream.frames[-1] = stream.frames[-1]._replace(code=body[:300])
                 return True
             return False
@@ -373,7 +386,7 @@ class Log:
     def _content(self, stream: _Stream, line: Line, rank: int | None) -> None:
         text = line.text
         body = text.strip()
-        lowered = body[:400].lower()
+        lowered = body[:600].lower()
         if "graph" in lowered and "autograd" not in lowered:
             self.graph_words += 1
             if not self.configured and _CONFIGURED.search(body):
@@ -407,13 +420,17 @@ class Log:
         if "Observed flight recorder dump signal" in body:
             self._emit(self._event("dump", line, rank, stream))
             return
-        if self._launcher(stream, line, rank, body):
+        if any(word in lowered for word in _LAUNCHER) and self._launcher(stream, line, rank, body):
             return
-        if begin := _CAPTURE_BEGIN.search(body):
-            self.capture_begun.setdefault(rank, (self._path, line.no, body[:300]))
-            self._hot(stream, line, rank, begin[0])
-            return
-        if end := _CAPTURE_END.search(body):
+        if "captur" in lowered or "creating" in lowered:
+            if _CAPTURE_BEGIN.search(lowered):
+                self.capture_begun.setdefault(rank, (self._path, line.no, body[:300]))
+                self._hot(stream, line, rank)
+                return
+            end = _CAPTURE_END.search(lowered)
+        else:
+            end = None
+        if end:
             who = int(end[1]) if end.lastindex and end[1] else rank
             self.capture_ended.setdefault(who, (self._path, line.no, body[:300]))
             self._close_soft(stream)
@@ -439,8 +456,8 @@ class Log:
                 stream.open.last_line = line.no
                 return
             self._close_soft(stream)
-        if _HOT.search(body):
-            self._hot(stream, line, rank, body)
+        if _hot_words(lowered):
+            self._hot(stream, line, rank)
 
     def _belongs(self, stream: _Stream, name: str, body: str) -> bool:
         """True for the lines of a CUDA or NCCL message that only look like an exception of their own."""
@@ -459,7 +476,7 @@ class Log:
             self._emit(stream.open)
             stream.open = None
 
-    def _hot(self, stream: _Stream, line: Line, rank: int | None, body: str) -> None:
+    def _hot(self, stream: _Stream, line: Line, rank: int | None) -> None:
         event = self._event("hot", line, rank, stream)
         event.message = line.text.strip()[:MAX_MESSAGE]
         stream.open = event
@@ -512,14 +529,8 @@ class Log:
         return False
 
     def _step(self, line: Line, rank: int | None, stream: _Stream, step: int, rest: str) -> None:
-        values: dict[str, float] = {}
-        for name, value in _VALUE.findall(rest)[:24]:
-            try:
-                values[name.strip().lower()] = float(value)
-            except ValueError:
-                continue
         when = line.when if line.when is not None else stream.when
-        entry = Progress(self._path, line.no, rank, when, line.text.strip()[:400], step, values)
+        entry = Progress(self._path, line.no, rank, when, line.text.strip()[:400], step, rest[:1_000])
         if len(self.first_progress) < 64:
             self.first_progress.append(entry)
         self.progress.append(entry)
@@ -570,6 +581,11 @@ class Log:
         """Running text per stream: path, rank, numbered lines."""
         for (path, key), stream in self._streams.items():
             yield path, key if isinstance(key, int) else None, stream.text
+
+
+def _hot_words(lowered: str) -> bool:
+    """True where a line may be about graphs or a failure."""
+    return any(word in lowered for word in _HOT)
 
 
 def _rank_of_path(path: str | None) -> int | None:

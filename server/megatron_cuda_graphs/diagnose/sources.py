@@ -29,13 +29,8 @@ TRIGGERS: dict[bytes, int] = {
     b"ignal": 1,
     b"ailed": 4,
     b"imeout": 24,
-    b"ANCELLED": 1,
-    b"illed": 1,
-    b"f memory": 1,
-    b"NaN": 1,
-    b"NAN": 1,
-    b"verflow": 1,
-    b"fault": 1,
+    b"aged stash": 1,
+    b"ention backend": 1,
 }
 BEFORE = 2  # lines before a trigger, for messages wrapped over lines
 SMALL = 1 << 20  # inputs up to this size are read whole
@@ -354,6 +349,7 @@ def _pick(
     hits.sort()
     lines: list[tuple[int, str]] = []
     at, line_no = 0, number + 1  # the line that starts at `at`
+    given = number  # the last line looked at
     starts: list[int] = []
     for pos, after in [(0, 0)] * (reach > number) + hits:
         start = buffer.rfind(b"\n", 0, pos) + 1
@@ -379,14 +375,17 @@ def _pick(
         # Hand on from here (or a little before) to the line that the trigger reaches.
         begin = starts.pop() if starts else start
         begin_no = line_no - buffer.count(b"\n", begin, start)
-        if lines and begin_no <= lines[-1][0]:
-            skip = lines[-1][0] + 1 - begin_no
+        if begin_no <= given:
+            skip = given + 1 - begin_no
             for _ in range(skip):
                 begin = buffer.find(b"\n", begin, cut) + 1 or cut
             begin_no += skip
         while begin < cut and begin_no <= max(reach, line_no):
             stop = buffer.find(b"\n", begin, cut)
             stop = cut if stop < 0 else stop
-            lines.append((begin_no, _short(buffer[begin : min(stop, begin + (1 << 20))].decode("utf-8", "replace"))))
+            # A training step between the lines of an event says nothing of it.
+            if begin_no == line_no or buffer.find(b"iteration  ", begin, min(stop, begin + 160)) < 0:
+                lines.append((begin_no, _short(buffer[begin : min(stop, begin + (1 << 20))].decode("utf-8", "replace"))))
+            given = begin_no
             begin, begin_no = stop + 1, begin_no + 1
     return lines, reach
