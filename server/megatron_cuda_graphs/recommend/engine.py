@@ -210,8 +210,11 @@ class _Run:
                     said.append(
                         f"{shown(decided)} would come first, but {dropped.rule_id or 'the release'} refuses it here."
                     )
-                elif estimate(self.w, decided).fits is False:
-                    said.append(f"{shown(decided)} would come first, but does not fit the memory that is free.")
+                elif (wanted := estimate(self.w, decided)).fits is False:
+                    said.append(
+                        f"{shown(decided)} would come first, but asks for about {wanted.plan_gb:g} GB to be kept free, and "
+                        f"{self.w.headroom_gb:g} GB are free."
+                    )
         else:
             said.append(advice.alternative(self.w, plan, decided))
         if spoken != plan:
