@@ -38,7 +38,7 @@ def result(eager: float = 10.0, replay: float = 2.5, wrong: bool = False) -> dic
     side = {"busy_ms": 2.4, "fwd_bwd_busy_ms": 2.0, "kernels": 300}
     return {
         "samples": {
-            "eager": {"step": [eager + 0.01 * i for i in range(n)], "fwd_bwd": [eager - 1] * n},
+            "eager": {"step": [eager + 0.01 * i for i in range(n)], "fwd_bwd": [eager - 1] * n, "issued": [eager - 1] * n},
             "replay": {"step": [replay + 0.001 * i for i in range(n)], "fwd_bwd": [replay - 0.4] * n},
         },
         "block": 5,

@@ -14,6 +14,7 @@ from .model import (
     Failure,
     Measures,
     Memory,
+    Parity,
     RankResult,
     Ratio,
     Side,
@@ -36,8 +37,10 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
     stack = {str(k): str(v) for k, v in dict(first.get("versions") or {}).items()}
     ready = out.ready.get(0, {})
     result = out.results.get(0, {})
+    compared = stats.parity(out.parity[0]) if 0 in out.parity else None
     more: dict[str, Any] = {
         "stack": stack,
+        "parity": compared,
         "left_behind": out.left,
         "notes": tuple(str(n) for n in result.get("notes") or ()),
         "durations": Durations(
@@ -45,6 +48,11 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
             import_s=_number(ready.get("import_s")),
             build_s=_number(result.get("build_s")),
             worker_s=round(out.worker_s, 3),
+            phases_s={
+                phase: round(after - at, 3)
+                for (at, phase), (after, _) in zip(out.entered, out.entered[1:])
+                if phase != "queue"
+            },
         ),
         "ranks": tuple(_rank(r) for r in result.get("ranks") or ()),
     }
@@ -63,16 +71,24 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
             return job.report("failed", "The worker's figures could not be read.", failure=failure, **more)
         return _measured(job, found, out, more)
     failure = _failure(out, world)
+    if compared is not None and compared.verdict == "wrong":
+        # What came after is the wrong replay's consequence.
+        failure = failure.model_copy(update={"phase": "parity", "kind": "wrong_result"})
+        text = _wrong(compared)
+        if failure.root is not None:
+            text = f"{text} Later it raised {failure.root.type.rsplit('.', 1)[-1]}."
+        failure = failure.model_copy(update={"diagnosis": diagnose(failure, stack, job.request.env)})
+        return job.report("failed", text, failure=failure, **more)
     failure = failure.model_copy(update={"diagnosis": diagnose(failure, stack, job.request.env)})
     status = "timeout" if failure.kind == "timeout" else "failed"
     return job.report(status, _failed(failure, job.request.time_limit_s), failure=failure, **more)
 
 
 def _measured(job: _Job, found: Measures, out: Outcome, more: dict[str, Any]) -> SmokeReport:
+    more["parity"] = found.parity
     if found.parity.verdict == "wrong":
-        step = found.parity.first_wrong_step
         failure = Failure(phase="parity", kind="wrong_result", log_tail=found.parity.reason)
-        text = f"Captured, but the results are wrong from step {step} after capture on: {found.parity.reason}."
+        text = _wrong(found.parity)
         failure = failure.model_copy(update={"diagnosis": diagnose(failure, more["stack"], job.request.env)})
         return job.report("failed", text, measures=found, failure=failure, **more)
     if not found.replayed:
@@ -80,6 +96,10 @@ def _measured(job: _Job, found: Measures, out: Outcome, more: dict[str, Any]) ->
         text = "Captured, but nothing was replayed: the profiler saw no graph launch."
         return job.report("failed", text, measures=found, failure=failure, **more)
     return job.report("captured", verdict(found), measures=found, **more)
+
+
+def _wrong(p: Parity) -> str:
+    return f"Captured, but the results are wrong from step {p.first_wrong_step} after capture on: {p.reason}."
 
 
 def measures(raw: Mapping[str, Any]) -> Measures:
@@ -93,9 +113,12 @@ def measures(raw: Mapping[str, Any]) -> Measures:
         sides[name] = Side(
             step=stats.timing(samples["step"]),
             fwd_bwd=stats.timing(region) if region else None,
+            issued_ms=round(stats.median(samples["issued"]), 4) if samples.get("issued") else None,
+            back_to_back_ms=_number(samples.get("back_to_back")),
             busy_ms=_number(profile.get("busy_ms")),
             fwd_bwd_busy_ms=_number(profile.get("fwd_bwd_busy_ms")),
             launches=_number(profile.get("launches")),
+            fwd_bwd_launches=_number(profile.get("fwd_bwd_launches")),
             graph_launches=_number(profile.get("graph_launches")),
             kernels=_number(profile.get("kernels")),
             graph_launch_us=_number(profile.get("graph_launch_us")),
@@ -117,7 +140,7 @@ def measures(raw: Mapping[str, Any]) -> Measures:
         fwd_bwd_gain=region_gain,
         bound=round(step / busy, 4) if busy else None,
         launch_bound_share=round(max(0.0, 1 - busy / step), 4) if busy else None,
-        launch_cost_us=round(1000 * step / eager.launches, 3) if eager.launches else None,
+        launch_cost_us=_cost_us(eager),
         gap_explained=_explained(eager, replay),
         capture_s=float(raw["capture_s"]),
         graphs=int(raw["graphs"]),
@@ -134,14 +157,21 @@ def measures(raw: Mapping[str, Any]) -> Measures:
 
 def _explained(eager: Side, replay: Side) -> float | None:
     """How much of what replay loses against pure GPU work the launches left to the CPU account for."""
-    if not eager.launches or replay.launches is None or replay.busy_ms is None:
+    cost = _cost_us(eager)
+    if cost is None or replay.launches is None or replay.busy_ms is None:
         return None
     gap = replay.step.median_ms - replay.busy_ms
     if gap <= 0:
         return 1.0
-    cost = eager.step.median_ms / eager.launches
-    left = replay.launches * cost + (replay.graph_launches or 0) * (replay.graph_launch_us or 0) / 1000
-    return round(min(1.0, left / gap), 4)
+    left = replay.launches * cost + (replay.graph_launches or 0) * (replay.graph_launch_us or 0)
+    return round(min(1.0, left / 1000 / gap), 4)
+
+
+def _cost_us(eager: Side) -> float | None:
+    """What one eager launch costs the CPU, with the Python around it."""
+    if eager.issued_ms and eager.fwd_bwd_launches:
+        return round(1000 * eager.issued_ms / eager.fwd_bwd_launches, 3)
+    return round(1000 * eager.step.median_ms / eager.launches, 3) if eager.launches else None
 
 
 def verdict(m: Measures) -> str:
@@ -216,8 +246,9 @@ def _failed(f: Failure, limit: float) -> str:
     if f.kind == "memory_limit":
         return f"Ended in phase {f.phase}: {f.log_tail.splitlines()[0]}.{what}"
     if f.root is not None:
-        text = f.root.message.strip().splitlines()[0] if f.root.message.strip() else ""
-        masked = "" if len(f.chain) < 2 else f" (shown as {f.chain[0].type.rsplit('.', 1)[-1]})"
+        text = f.root.message.strip().splitlines()[0].rstrip(".") if f.root.message.strip() else ""
+        shown = f.chain[0].message.strip().splitlines()[0][:120] if f.chain[0].message.strip() else f.chain[0].type
+        masked = "" if len(f.chain) < 2 else f" (shown as: {shown})"
         return f"{who} failed in phase {f.phase}: {f.root.type.rsplit('.', 1)[-1]}: {text}{masked}.{what}"
     how = f"was ended by {f.signal}" if f.signal else f"ended with exit status {f.exit_status}"
     return f"{who} {how} in phase {f.phase}.{what}"

@@ -95,6 +95,9 @@ class SmokeRequest(_Frozen):
     processes: Annotated[int, Field(ge=1, le=10, description="Repeat in this many processes.")] = 1
     sweep: bool = Field(default=False, description="Try every sensible module set of the workload.")
     seed: int = 1234
+    deterministic: bool = Field(
+        default=False, description="Ask the packages for algorithms that repeat bit for bit; slower, parity strict."
+    )
     inject: str | None = Field(default=None, description="A fault to provoke on purpose, by name.")
     time_limit_s: Annotated[float, Field(gt=0, le=7200, description="Limit for one worker, queue excluded.")] = 600.0
     queue_limit_s: Annotated[float, Field(ge=0, le=7200)] = 1800.0
@@ -168,9 +171,12 @@ class Side(_Frozen):
 
     step: Timing = Field(description="Whole training step by CUDA events.")
     fwd_bwd: Timing | None = Field(default=None, description="Forward and backward of it.")
+    issued_ms: float | None = Field(default=None, description="CPU time to issue forward and backward, median.")
+    back_to_back_ms: float | None = Field(default=None, description="A step when steps follow without waiting, mean.")
     busy_ms: float | None = Field(default=None, description="Time a kernel or copy ran, per step (profiler).")
     fwd_bwd_busy_ms: float | None = None
     launches: float | None = Field(default=None, description="Kernels, copies and fills launched from the CPU per step.")
+    fwd_bwd_launches: float | None = None
     graph_launches: float | None = Field(default=None, description="cudaGraphLaunch calls per step (profiler).")
     kernels: float | None = Field(default=None, description="Kernels that ran per step.")
     graph_launch_us: float | None = Field(default=None, description="CPU time of one cudaGraphLaunch, mean.")
@@ -214,7 +220,9 @@ class Measures(_Frozen):
     fwd_bwd_gain: Ratio | None = None
     bound: float | None = Field(default=None, description="Eager step over GPU-busy time: the most a gain could be.")
     launch_bound_share: float | None = Field(default=None, description="Part of the eager step the GPU idles.")
-    launch_cost_us: float | None = Field(default=None, description="Eager step over eager launches.")
+    launch_cost_us: float | None = Field(
+        default=None, description="CPU time of eager forward and backward over their launches: Python and all."
+    )
     gap_explained: float | None = Field(
         default=None, description="Launches left times their cost, over replay step minus busy time; at most 1."
     )
@@ -307,6 +315,7 @@ class Durations(_Frozen):
     import_s: float | None = None
     build_s: float | None = None
     worker_s: float | None = None
+    phases_s: dict[str, float] = Field(default_factory=dict, description="The worker's phases.")
     total_s: float = 0.0
 
 
@@ -325,6 +334,7 @@ class SmokeReport(_Frozen):
     stack: dict[str, str] = Field(default_factory=dict, description="Versions the worker found.")
     gpu: Gpu | None = None
     measures: Measures | None = None
+    parity: Parity | None = Field(default=None, description="As in measures; also where the run failed afterwards.")
     processes: tuple[Measures, ...] = Field(default=(), description="Each process's figures, when repeated.")
     failure: Failure | None = None
     lacks: tuple[str, ...] = Field(default=(), description="What to install or free.")

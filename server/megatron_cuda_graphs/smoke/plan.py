@@ -59,6 +59,8 @@ def environment(request: SmokeRequest, uuids: list[str], folder: Path, base: Map
     """The worker's environment: an allow-list of the caller's, the request's own, and ours."""
     env = {k: v for k, v in base.items() if k in _KEEP or k.startswith(_KEEP_PREFIXES)}
     env.update(request.env)
+    if request.deterministic:
+        env["NVTE_ALLOW_NONDETERMINISTIC_ALGO"] = "0"
     # Only this package is put in the worker's way, whatever interpreter runs it.
     path = folder / "path"
     path.mkdir(exist_ok=True)

@@ -41,6 +41,9 @@ class Outcome:
 
     hello: dict[int, dict[str, Any]] = field(default_factory=dict)
     ready: dict[int, dict[str, Any]] = field(default_factory=dict)
+    parity: dict[int, dict[str, Any]] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    entered: list[tuple[float, str]] = field(default_factory=list)  # rank 0's phases, by the worker's clock
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     missing: tuple[str, ...] = ()
@@ -105,11 +108,13 @@ async def follow(
     *,
     ranks: int = 1,
     ranked_env: Callable[[int], dict[str, str]] = lambda rank: {},
+    released: Callable[[], Awaitable[None]] | None = None,
 ) -> Outcome:
     """Run `commands` (one a rank with a pipe each, or a single launcher that writes a file a rank) to their end.
 
     `turn` is awaited once every rank is ready (packages imported, GPU untouched) and returns the seconds queued;
-    it may raise `Refused`-like exceptions, which end the processes and pass through. Cancelling this coroutine
+    it may raise, which ends the processes and passes through. `released` is awaited once no rank needs the GPU any
+    more, so that the next in the queue need not wait for the reading of traces. Cancelling this coroutine
     ends the processes before it returns.
     """
     out = Outcome()
@@ -140,7 +145,7 @@ async def follow(
                 )
                 if write >= 0:
                     os.close(write)
-        await _loop(out, procs, lines, piped, ranks, folder, log, limits, turn, event)
+        await _loop(out, procs, lines, piped, ranks, folder, log, limits, turn, event, released)
     finally:
         for proc in procs:
             _end(proc)
@@ -165,6 +170,7 @@ async def _loop(
     limits: Limits,
     turn: Callable[[], Awaitable[float]],
     event: Event,
+    released: Callable[[], Awaitable[None]] | None,
 ) -> None:
     start, failed_at, heard, looked, gone = time.monotonic(), 0.0, time.monotonic(), 0.0, False
     while True:
@@ -186,6 +192,9 @@ async def _loop(
             continue
         if out.missing:
             return
+        if released is not None and len(out.released) == ranks:
+            await released()
+            released = None
         alive = [p for p in procs if p.poll() is None]
         for i, p in enumerate(procs):
             if p.returncode is not None:
@@ -222,11 +231,17 @@ def _take(out: Outcome, message: dict[str, Any], event: Event) -> None:
     rank = rank if isinstance(rank, int) else 0
     kind = message["type"]
     if isinstance(message.get("phase"), str):
+        if rank == 0 and out.phases.get(0) != message["phase"] and isinstance(message.get("time"), float):
+            out.entered.append((message["time"], message["phase"]))
         out.phases[rank] = message["phase"]
     if kind == "hello":
         out.hello[rank] = message
     elif kind == "ready":
         out.ready[rank] = message
+    elif kind == "parity":
+        out.parity[rank] = message
+    elif kind == "released":
+        out.released.add(rank)
     elif kind == "result":
         out.results[rank] = message
     elif kind == "failure":

@@ -255,13 +255,18 @@ class _Job:
                     python=self.python, worker=self.worker,
                 )  # fmt: skip
 
+                mine = await stack.enter_async_context(contextlib.AsyncExitStack())
+
                 async def turn() -> float:
-                    waited = await stack.enter_async_context(
+                    waited = await mine.enter_async_context(
                         queue.turn(max(0.0, left - queued["start"]), self._waiting)
                     )
                     queued["gpu"] = waited
                     await self._enough()
                     return waited
+
+                async def released() -> None:
+                    await mine.aclose()
 
                 outcome = await process.follow(
                     launch.commands,
@@ -273,6 +278,7 @@ class _Job:
                     self._event,
                     ranks=launch.ranks,
                     ranked_env=lambda rank: launch.per_rank.get(rank, {}),
+                    released=released,
                 )
         except TimeoutError as exc:
             status_of = {"status": "refused", "verdict": f"Refused: {exc}; others were before.",

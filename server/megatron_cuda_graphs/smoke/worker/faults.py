@@ -197,8 +197,10 @@ class GradAccumulation(Fault):
 
     tiers = ("torch",)
 
-    def before_capture(self, pair: Any) -> None:
-        pair.eager.keep_grads = pair.graph.keep_grads = True
+    def at_step(self, step: int, pair: Any, data: list[Any]) -> None:
+        # By then a step has made each p.grad from None: it is the graph's own buffer.
+        if step == AFTER:
+            pair.eager.keep_grads = pair.graph.keep_grads = True
 
 
 class CallableMicrobatches(Fault):
@@ -277,13 +279,16 @@ class IndexOutOfRange(Fault):
 
 
 class FreedInput(Fault):
-    """The static inputs freed and their memory given back before replay."""
+    """Tensors the graph reads freed, and their memory given back to the driver, before replay."""
 
     tiers = ("torch",)
 
     def at_step(self, step: int, pair: Any, data: list[Any]) -> None:
-        if step == AFTER and getattr(pair.graph, "static", None):
-            pair.graph.static = []
+        if step == AFTER:
+            pair.graph.model.embed.weight.data = pair.graph.model.embed.weight.data.clone()
+            for layer in pair.graph.model.layers:
+                for w in layer.parameters():
+                    w.data = torch.zeros(w.shape, dtype=w.dtype, device=w.device)
             torch.cuda.empty_cache()
 
 

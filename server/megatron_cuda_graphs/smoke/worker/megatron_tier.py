@@ -430,6 +430,7 @@ class MegatronPair:
         torch.cuda.synchronize()
         parallel_state.destroy_model_parallel()
         torch.distributed.destroy_process_group()
+        del self.eager, self.graph, self.helper
 
 
 def build(job: dict[str, Any], fields: dict[str, Any], fault: Fault) -> MegatronPair:

@@ -84,6 +84,8 @@ def run(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
     counter = Counter()
     fault = faults.get(ask.get("inject"), job["tier"])
     fault.before_build(fields)
+    if ask.get("deterministic"):
+        torch.use_deterministic_algorithms(True, warn_only=True)
     start = time.monotonic()
     channel.progress("build", 0.15)
     tier = import_module(MODULES.get(job["tier"], ".megatron_tier"), __package__)
@@ -117,6 +119,7 @@ def run(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
             torch.cuda.synchronize()
             channel.progress("parity", 0.5)
     parity = {**lock.told(), "noise": noise, "equal_at_capture": equal}
+    channel.send("parity", **parity)  # already now: a wrong replay may end in a crash further on
 
     channel.progress("memory", 0.6)
     memory = measure_memory(pair, data, rest, reserved_before, pools_before)
@@ -124,28 +127,41 @@ def run(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
     done = warm + parity_steps
     samples = timed(pair, data, ask["steps"], lambda f: channel.progress("timing", 0.65 + 0.2 * f))
     channel.progress("profile", 0.87)
-    profile = {name: profiled(twin, data) for name, twin in (("eager", pair.eager), ("replay", pair.graph))}
-    channel.progress("teardown", 0.95)
     free, whole = torch.cuda.mem_get_info()
     memory["device_used_gib"] = (whole - free) / GIB
+    traces = {name: profiled(twin, data) for name, twin in (("eager", pair.eager), ("replay", pair.graph))}
+    rows = gather(samples, pair, counter, memory, parity, rank, world) if world > 1 else []
+    channel.progress("teardown", 0.93)
+    graphs, capture_s, notes = counter.graphs, pair.capture_s, list(getattr(pair, "notes", ()))
+    pair.close()
+    del pair, lock, data
+    gc.collect()
+    torch.cuda.empty_cache()
+    if torch.cuda.memory_reserved() < GIB:
+        channel.send("released")  # the GPU may go to the next in the queue
+    channel.progress("trace", 0.95)
+    profile = {}
+    for name, path in traces.items():
+        with open(path, encoding="utf-8") as text:
+            profile[name] = summarize(json.load(text)["traceEvents"], PROFILED)
+        os.unlink(path)
     result = {
         "samples": samples,
         "block": BLOCK,
         "profile": profile,
         "memory": memory,
-        "capture_s": pair.capture_s,
-        "graphs": counter.graphs,
+        "capture_s": capture_s,
+        "graphs": graphs,
         "graphs_before_warmup_end": early,
         "parity": parity,
         "build_s": built,
         "steps_run": done + 2 * ask["steps"],
-        "notes": list(getattr(pair, "notes", ())),
+        "notes": notes,
         "device": torch.cuda.get_device_name(),
         "cuda": torch.version.cuda,
     }
-    if world > 1:
-        result["ranks"] = gather(result, rank, world)
-    pair.close()
+    if rows:
+        result["ranks"] = rows
     return result
 
 
@@ -250,17 +266,18 @@ def measure_memory(pair: Pair, data: list[Batch], rest: int, reserved: int, pool
 
 def timed(pair: Pair, data: list[Batch], steps: int, told: Callable[[float], None]) -> dict[str, Any]:
     """Step times in ms by CUDA events, eager and replay in alternating blocks, idle GPU before each step."""
-    out: dict[str, Any] = {n: {"step": [], "fwd_bwd": []} for n in ("eager", "replay")}
+    out: dict[str, Any] = {n: {"step": [], "fwd_bwd": [], "issued": []} for n in ("eager", "replay")}
     twins = (("eager", pair.eager), ("replay", pair.graph))
     for _, twin in twins:
         for i in range(2):
             twin.run(data[i], lambda: None)
     begin, middle, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-    marked = [False]
+    marked = [False, 0.0]
 
     def mark() -> None:
         marked[0] = True
         middle.record()
+        marked[1] = time.perf_counter()
 
     gc.collect()
     gc.disable()  # a collection of a big heap costs more than a step
@@ -271,6 +288,7 @@ def timed(pair: Pair, data: list[Batch], steps: int, told: Callable[[float], Non
                     batch = data[(block + i) % len(data)]
                     marked[0] = False
                     torch.cuda.synchronize()
+                    start = time.perf_counter()
                     begin.record()
                     twin.run(batch, mark)
                     end.record()
@@ -278,15 +296,24 @@ def timed(pair: Pair, data: list[Batch], steps: int, told: Callable[[float], Non
                     out[name]["step"].append(begin.elapsed_time(end))
                     if marked[0]:
                         out[name]["fwd_bwd"].append(begin.elapsed_time(middle))
+                        out[name]["issued"].append(1000 * (marked[1] - start))
             gc.collect()
             told(block / steps)
+        for name, twin in twins:
+            torch.cuda.synchronize()
+            begin.record()
+            for i in range(2 * BLOCK):
+                twin.run(data[i % len(data)], lambda: None)
+            end.record()
+            end.synchronize()
+            out[name]["back_to_back"] = begin.elapsed_time(end) / (2 * BLOCK)
     finally:
         gc.enable()
     return out
 
 
-def profiled(twin: Twin, data: list[Batch]) -> dict[str, float]:
-    """Busy time and launches per step, from a few steps under the profiler."""
+def profiled(twin: Twin, data: list[Batch]) -> str:
+    """A few steps under the profiler; returns the trace's file, read when the GPU is free for others."""
     from torch.profiler import ProfilerActivity, profile
 
     def mark() -> None:
@@ -309,28 +336,31 @@ def profiled(twin: Twin, data: list[Batch]) -> dict[str, float]:
             torch.cuda.synchronize()
             if not seen[0]:
                 mark()
-    with tempfile.NamedTemporaryFile(suffix=".json", dir=os.environ.get("TMPDIR")) as f:
-        prof.export_chrome_trace(f.name)
-        with open(f.name, encoding="utf-8") as text:
-            events = json.load(text)["traceEvents"]
-    return summarize(events, PROFILED)
+    handle, path = tempfile.mkstemp(suffix=".json", dir=".")  # the run's folder: removed with it
+    os.close(handle)
+    prof.export_chrome_trace(path)
+    return path
 
 
-def gather(result: dict[str, Any], rank: int, world: int) -> list[dict[str, Any]]:
+def gather(
+    samples: dict[str, Any], pair: Pair, counter: Counter, memory: dict[str, Any], parity: dict[str, Any],
+    rank: int, world: int,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Every rank's figures, on every rank."""
     from statistics import median as middle
 
+    equal = all(parity.get("weights_equal") or [False])
     own = {
         "rank": rank,
         "host": platform.node(),
         "status": "captured",
-        "step_eager_ms": middle(result["samples"]["eager"]["step"]),
-        "step_replay_ms": middle(result["samples"]["replay"]["step"]),
-        "capture_s": result["capture_s"],
-        "graphs": result["graphs"],
-        "reserved_peak_gib": result["memory"]["replay"]["reserved_peak_gib"],
-        "pools_gib": result["memory"]["graph_pools_gib"],
-        "parity": "bit_equal" if all(result["parity"].get("weights_equal") or [False]) else "not bit-equal",
+        "step_eager_ms": middle(samples["eager"]["step"]),
+        "step_replay_ms": middle(samples["replay"]["step"]),
+        "capture_s": pair.capture_s,
+        "graphs": counter.graphs,
+        "reserved_peak_gib": memory["replay"]["reserved_peak_gib"],
+        "pools_gib": memory["graph_pools_gib"],
+        "parity": "bit_equal" if equal else "not bit-equal",
     }
     rows: list[Any] = [None] * world
     torch.distributed.all_gather_object(rows, own)

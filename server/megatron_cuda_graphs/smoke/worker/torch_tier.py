@@ -269,6 +269,7 @@ class TorchPair:
             self.graph.graph.reset()
         self.graph.graph = None
         torch.cuda.synchronize()
+        del self.eager, self.graph, self.sample
 
 
 def build(job: dict[str, Any], fields: dict[str, Any], fault: Fault) -> TorchPair:

@@ -30,8 +30,8 @@ def summarize(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, floa
     copies and fills the CPU launched; graph_launches; kernels that ran; graph_launch_us: mean CPU time of a
     cudaGraphLaunch. Marks themselves count nowhere.
     """
-    gpu, launches, graphs, spent, marks, marked = [], 0, 0, 0.0, [], set()
-    cpu = []
+    gpu, launched, graphs, spent, marks, marked = [], [], 0, 0.0, [], set()
+    cpu, markers = [], []
     for e in events:
         kind = e.get("cat")
         if kind in _GPU:
@@ -48,17 +48,21 @@ def summarize(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, floa
         if "GraphLaunch" in name:
             graphs += 1
             spent += float(e.get("dur", 0))
-        elif any(part in name for part in _LAUNCH) and (e.get("args") or {}).get("correlation") not in marked:
-            launches += 1
+        elif any(part in name for part in _LAUNCH):
+            (markers if (e.get("args") or {}).get("correlation") in marked else launched).append(float(e["ts"]))
     marks.sort()
-    first = []
+    markers.sort()
+    first, region = [], 0
     for i in range(0, len(marks) - 1, 2):
         a, b = marks[i][1], marks[i + 1][0]
         first += [(x, y) for x, y, _ in gpu if x >= a and y <= b]
+    for a, b in zip(markers[::2], markers[1::2]):
+        region += sum(a < t < b for t in launched)
     return {
         "busy_ms": busy_us((a, b) for a, b, _ in gpu) / 1000 / steps,
         "fwd_bwd_busy_ms": busy_us(first) / 1000 / steps,
-        "launches": launches / steps,
+        "launches": len(launched) / steps,
+        "fwd_bwd_launches": region / steps,
         "graph_launches": graphs / steps,
         "kernels": sum(k == "kernel" for _, _, k in gpu) / steps,
         "graph_launch_us": spent / graphs if graphs else 0.0,
