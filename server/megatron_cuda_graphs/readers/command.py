@@ -250,7 +250,7 @@ def _after_launcher(tokens: list[Token]) -> int | None:
         token = tokens[index]
         if token.text is not None and token.text.startswith("-"):
             index += 1 if "=" in token.text or token.text in _LAUNCHER_SWITCHES else 2
-        elif token.splat and token.hole is not None and _MANY.search(token.hole.name):
+        elif token.splat and token.hole is not None and (token.hole.many or _MANY.search(token.hole.name)):
             index += 1
         else:
             return index
@@ -321,7 +321,7 @@ def _unknown_token(args: Arguments, token: Token, current: str | None) -> str | 
                 args.maybe.append((flag, token, hole.name))
             return current
         takes_value = current is not None and not args.flags[current]
-        if hole.flags is None and (not takes_value or _MANY.search(hole.name)):
+        if hole.flags is None and (not takes_value or hole.many or _MANY.search(hole.name)):
             args.hidden.append((hole.name, token))
             return current
         if not takes_value:

@@ -41,7 +41,7 @@ def read_mapping(config: Mapping[Any, Any], frontend: str = "auto") -> Reading:
         values=view.values,
         base=view.base,
         env=view.env,
-        notes=tuple(_note(view, message, at, None, {}) for message, at in view.notes),
+        notes=tuple(Note(f"{message}.", None, _fields(view, at)) for message, at in view.notes),
         edit=edit,
     )
 
@@ -144,7 +144,8 @@ def _of_text(
     def edit(fixes: Sequence[Fix]) -> str | None:
         from .edit_spans import edit_text
 
-        return edit_text(text, _changes(view, fixes, root), index=index, json=kind == "json", is_raw=_is_raw)
+        changes = _changes(view, fixes, root, in_text=True)
+        return edit_text(text, changes, index=index, json=kind == "json", is_raw=_is_raw)
 
     def locate(at: Path) -> Location | None:
         from .edit_spans import key_event
@@ -176,10 +177,6 @@ def _fields(view: View, at: Path) -> tuple[str, ...]:
     return (at[-1],) if at and view.frontend == "megatron-lm" else ()
 
 
-def _note(view: View, message: str, at: Path, path: str | None, _: Any) -> Note:
-    return Note(f"{message}.", None, _fields(view, at))
-
-
 def _with_notes(reading: Reading, notes: tuple[Note, ...]) -> Reading:
     from dataclasses import replace
 
@@ -189,7 +186,7 @@ def _with_notes(reading: Reading, notes: tuple[Note, ...]) -> Reading:
 # Fixes
 
 
-def _changes(view: View, fixes: Sequence[Fix], tree: Any) -> list[Change]:
+def _changes(view: View, fixes: Sequence[Fix], tree: Any, *, in_text: bool = False) -> list[Change]:
     """The fixes as changes of the document."""
     changes: list[Change] = []
     for fix in fixes:
@@ -203,18 +200,18 @@ def _changes(view: View, fixes: Sequence[Fix], tree: Any) -> list[Change]:
         elif view.frontend == "megatron-lm":
             changes.append(("set", at, to_value(fix.value or (), _get(tree, at))))
         else:
-            changes.append(("set", at, _spelled(fix.value)))
+            changes.append(("set", at, _spelled(fix.value, in_text)))
     return changes
 
 
-def _spelled(value: Any) -> Any:
-    """Members as the text that stands for them."""
+def _spelled(value: Any, in_text: bool) -> Any:
+    """Members as the text that stands for them: in files the bare name, which upstream's string fields take."""
     if isinstance(value, Member):
-        return repr(value)
+        return value.name if in_text else repr(value)
     if isinstance(value, Mapping):
-        return {key: _spelled(item) for key, item in value.items()}
+        return {key: _spelled(item, in_text) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_spelled(item) for item in value]
+        return [_spelled(item, in_text) for item in value]
     return value
 
 

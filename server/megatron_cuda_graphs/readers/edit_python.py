@@ -153,9 +153,13 @@ def _removed(text: str, spans: _Spans, held: Any) -> Iterator[str]:
         after = len(text[end:]) - len(text[end:].lstrip(" ,\n"))
         yield text[:start] + text[end + after :]
     elif isinstance(node, ast.expr) and held.source is node:  # an entry of a dict
-        key = text.rfind(":", 0, start)
-        opened = max(text.rfind(mark, 0, key) for mark in ",{")
-        yield text[: opened + 1] + text[end:].lstrip().removeprefix(",")
+        opened = max(text.rfind(mark, 0, text.rfind(":", 0, start)) for mark in ",{")
+        entry = len(text) - len(text[opened + 1 :].lstrip())
+        line = text.rfind("\n", 0, entry) + 1
+        if not text[line:entry].strip() and tail in {"", ","}:
+            yield text[:line] + text[min(stop + 1, len(text)) :]
+        if text[opened] == "{":
+            yield text[:entry] + text[end:].lstrip().removeprefix(",").lstrip(" ")
         yield text[:opened] + text[end:]
     elif alone:
         yield text[:line] + text[min(stop + 1, len(text)) :]

@@ -129,7 +129,7 @@ class _Follower:
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.assign(target, self.value(value), value, node)
             case ast.AugAssign(target=target, op=op, value=value):
-                both = ast.BinOp(left=_loaded(target), op=op, right=value)
+                both = ast.BinOp(left=target, op=op, right=value)
                 self.assign(target, self.value(ast.copy_location(both, node)), None, node)
             case ast.Expr(value=ast.Call() as call):
                 self.call_statement(call)
@@ -242,6 +242,8 @@ class _Follower:
                     value.statement = node
                     if value.literal is not None:
                         self.keep(value)
+                elif isinstance(value, dict) and (built := self.keep(value)) is not None:
+                    built.name, built.statement = name, node
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 for number, elt in enumerate(elts):
                     part = (
@@ -569,10 +571,6 @@ class _Class:
         self.built = built
 
 
-def _loaded(target: ast.expr) -> ast.expr:
-    return target
-
-
 def _short(node: ast.AST) -> str:
     try:
         return ast.unparse(node)[:60]
@@ -669,7 +667,7 @@ def read_python(text: str, frontend: str = "auto", path: str | None = None) -> R
     if chosen is None:
         raise InputError(
             "The Python text neither builds nor changes a configuration.",
-            hint='Expected `cfg.model.cuda_graph_impl = "..."`, TransformerConfig(...), ConfigContainer(...) or a dict.',
+            hint='Expected `cfg.model.cuda_graph_impl = "..."`, TransformerConfig(...), ConfigContainer(...), a dict.',
             path=path,
         )
     tree, prefix = shaped(chosen)

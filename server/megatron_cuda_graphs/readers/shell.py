@@ -49,11 +49,13 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Text that is not known. `flags`: which flags it may hold, None when it may hold any."""
+    """Text that is not known. `flags`: which flags it may hold, None when it may hold any; `many`: it stands for any
+    number of words even when quoted, as `"${ARGS[@]}"` does."""
 
     name: str
     reason: str
     flags: frozenset[str] | None = None
+    many: bool = False
 
     def unknown(self) -> Unknown:
         return Unknown(self.name, reason=self.reason)
@@ -535,8 +537,8 @@ class _Shell:
         if not rest:
             if value is not None:
                 return value
-            every = "@" if index in {"@", "*"} else ""
-            return (Hole(name + every, f"${name} is not set in the text"),)
+            many = name == "@" or index == "@"
+            return (Hole(name, f"${name} is not set in the text", None, many),)
         op = re.match(r":?[-=+?]", rest)
         if op is None:
             return self.trimmed(name, value, rest)
@@ -740,8 +742,7 @@ def _token(pieces: Pieces, quoted: bool, use: tuple[int, int] | None) -> Token:
         if isinstance(piece, Hole):
             break
         head += piece.s
-    many = not quoted or hole.name.endswith("@")  # "$@" and "${A[@]}" come to many words even when quoted
-    splat = many and all(isinstance(piece, Hole) or not piece.s for piece in pieces)
+    splat = (not quoted or hole.many) and all(isinstance(piece, Hole) or not piece.s for piece in pieces)
     return Token(None, hole, splat, head, pieces, use)
 
 
@@ -785,7 +786,7 @@ def _merged(name: str, values: list[Value | None]) -> Value | None:
             for item in value[len(common) :]
             for piece in item
         )
-        return [*common, (Hole(name, reason, None if loose else rest),)]
+        return [*common, (Hole(name, reason, None if loose else rest, many=True),)]
     strings = [value for value in given if not isinstance(value, list)]
     texts = [text for text in map(_known_text, strings) if text is not None]
     if len(texts) == len(values):
