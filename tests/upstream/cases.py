@@ -11,9 +11,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from megatron_cuda_graphs import fields, releases
+from megatron_cuda_graphs import arguments, fields, releases
 
-__all__ = ["bridge_case", "core_case"]
+__all__ = ["bridge_case", "command_case", "core_case"]
 
 Settings = dict[str, Any]
 
@@ -367,6 +367,10 @@ AIMED: tuple[Settings, ...] = (
      "moe_router_padding_for_fp8": True},
     {**MOE, **BF16, "fp8": "hybrid", "cuda_graph_impl": "local", "modules": ["moe_router"],
      "moe_router_padding_for_quantization": True},
+    {**MOE, **SELECTIVE, **NO_DROPOUT, **BF16, "fp8": "hybrid", "enable_cuda_graph": True,
+     "gtp_weight_remat_size": 2, "moe_shared_expert_intermediate_size": 64, "recompute_modules": ["shared_experts"]},
+    {**MOE, **FINE, "enable_cuda_graph": True, "offload_modules": ["core_attn"]},
+    {**MOE, **FINE, "enable_cuda_graph": True},
     {**NO_DROPOUT, **SELECTIVE, "cuda_graph_impl": "transformer_engine", "modules": ["attn"],
      "recompute_modules": ["layernorm"]},
     {**NO_DROPOUT, **SELECTIVE, "cuda_graph_impl": "transformer_engine", "modules": ["attn"],
@@ -636,5 +640,151 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
         "config": {"model": model, **sections},
         "env": env,
         "te": transformer_engine(draw, absent=0),
+        "world_size": 8,
+    }
+
+
+# Megatron-LM's command line -------------------------------------------------------------------------------------------
+
+LM_NAMES = {
+    "num_moe_experts": "num_experts",
+    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
+    "use_te_rng_tracker": "te_rng_tracker",
+    "tensor_parallel_num_weight_shards": "tensor_parallel_num_weight_shards",
+}
+LM_MISSPELT = (
+    "--cuda-graph-module", "--cuda-graph", "--enable-cuda-graphs", "--cuda-graph-implementation",
+    "--cuda-graph-warmup", "--use-te-rng-tracker", "--inference-cuda-graph", "--cuda-graph-scopes",
+)  # fmt: skip
+EXPERTS = ["--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-token-dispatcher-type", "alltoall",
+           "--bf16", "--disable-bias-linear", "--attention-dropout", "0", "--hidden-dropout", "0"]  # fmt: skip
+DELAYED_LM = [*EXPERTS, "--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute", "--overlap-grad-reduce",
+              "--cuda-graph-impl", "transformer_engine"]  # fmt: skip
+RL = ["--perform-rl-step", "--bf16"]
+FP8 = ["--bf16", "--fp8-format", "hybrid"]
+MODULES_FLAG = "<modules>"  # --cuda-graph-modules, or --cuda-graph-scope before 0.18
+
+AIMED_COMMANDS: tuple[list[str], ...] = (
+    [*DELAYED_LM, MODULES_FLAG, "attn"],
+    [*DELAYED_LM, MODULES_FLAG, "attn", "--no-gradient-accumulation-fusion"],
+    [*DELAYED_LM, MODULES_FLAG, "attn", "--add-qkv-bias"],
+    [*DELAYED_LM, MODULES_FLAG, "moe_router", "--moe-shared-expert-intermediate-size", "64"],
+    [*DELAYED_LM, MODULES_FLAG, "moe_router"],
+    [*RL, "--rl-persist-cuda-graphs"],
+    [*RL, "--rl-training-cuda-graphs"],
+    [*RL, "--rl-persist-cuda-graphs", "--cuda-graph-impl", "local", "--rl-kv-cache-management-mode", "recompute"],
+    [*RL, "--cuda-graph-impl", "local", "--rl-kv-cache-management-mode", "offload"],
+    [*RL, "--cuda-graph-impl", "local", "--rl-persist-cuda-graphs", "--rl-kv-cache-management-mode", "offload"],
+    [*RL, "--cuda-graph-impl", "local", "--rl-persist-cuda-graphs"],
+    [*FP8, "--cuda-graph-impl", "local", "--inference-cuda-graph-scope", "block"],
+    [*FP8, "--cuda-graph-impl", "local", MODULES_FLAG, "full_iteration_inference"],
+    [*FP8, "--cuda-graph-impl", "local", "--inference-cuda-graph-scope", "block", "--transformer-impl",
+     "inference_optimized", "--normalization", "RMSNorm", "--disable-bias-linear"],
+    [*FP8, "--cuda-graph-impl", "local", MODULES_FLAG, "full_iteration_inference", "--transformer-impl",
+     "inference_optimized", "--normalization", "RMSNorm", "--disable-bias-linear"],
+    ["--cuda-graph-impl", "local", "--inference-dynamic-batching-num-cuda-graphs", "0"],
+    ["--cuda-graph-impl", "local", "--inference-dynamic-batching-num-cuda-graphs", "-1"],
+    ["--enable-cuda-graph", "--hybrid-context-parallel", "--calculate-per-token-loss"],
+    ["--cuda-graph-impl", "local", "--hybrid-context-parallel", "--calculate-per-token-loss"],
+    ["--cuda-graph-impl", "local", "--inference-batch-times-seqlen-threshold", "4",
+     "--pipeline-model-parallel-size", "2"],
+    ["--cuda-graph-impl", "full_iteration", "--no-check-for-nan-in-loss-and-grad"],
+    ["--cuda-graph-impl", "full_iteration"],
+    ["--cuda-graph-impl", "full_iteration", "--no-check-for-nan-in-loss-and-grad", MODULES_FLAG, "attn"],
+    ["--cuda-graph-impl", "local", MODULES_FLAG, "full_iteration"],
+    ["--cuda-graph-impl", "local", MODULES_FLAG, "full_iteration", "--no-check-for-nan-in-loss-and-grad"],
+    [MODULES_FLAG, "full_iteration"],
+    ["--cuda-graph-impl", "none", MODULES_FLAG, "full_iteration_inference"],
+    ["--cuda-graph-impl", "local", MODULES_FLAG, "full"],
+    ["--cuda-graph-impl", "local", MODULES_FLAG, "full", "attn"],
+    ["--cuda-graph-impl", "local", "--cuda-graph-scope", "attn", "--cuda-graph-modules", "mlp"],
+    ["--enable-cuda-graph", "--external-cuda-graph"],
+    ["--enable-cuda-graph", "--cuda-graph-impl", "local"],
+    ["--external-cuda-graph", MODULES_FLAG, "attn"],
+    ["--bf16", "--cuda-graph-impl", "transformer_engine", "--tensor-parallel-num-weight-shards", "2",
+     "--use-distributed-optimizer"],
+    ["--cuda-graph-impl", "transformer_engine", "--transformer-impl", "local"],
+    [*EXPERTS, "--inference-rng-tracker", "--cuda-graph-impl", "local"],
+    [*EXPERTS, "--cuda-graph-impl", "local", "--inference-dynamic-batching",
+     "--moe-pad-experts-for-cuda-graph-inference"],
+    [*EXPERTS, "--cuda-graph-impl", "local", "--inference-dynamic-batching"],
+    [*EXPERTS, "--cuda-graph-impl", "local", "--optimizer-cuda-graph"],
+)  # fmt: skip
+
+
+def as_tokens(draw: Draw, release: str, name: str, value: Any) -> list[str]:
+    """A TransformerConfig field as the flag that sets it; nothing where no flag does."""
+    found = arguments.flags_of(release).get(LM_NAMES.get(name, name), ())
+    if name == "cuda_graph_scope" and not found:  # 0.18 keeps the flag under another attribute
+        found = (arguments.flags(release)["--cuda-graph-scope"],)
+    if isinstance(value, bool):
+        fits = [flag for flag in found if flag.kind == str(value).lower()]
+        return [draw.choice(fits).name] if fits and value != fits[0].default else []
+    fits = [flag for flag in found if flag.kind == "store"]
+    if not fits or value is None:
+        return []
+    flag = fits[0].name
+    if isinstance(value, list) and fits[0].nargs is None:
+        return [flag, str(value).replace(" ", "")]
+    words = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and "," in value and draw.chance(0.8):
+        words = value.split(",")
+    words = [str(word).rpartition(".")[2] if str(word)[:4] in ("Cuda", "Infe") else str(word) for word in words]
+    if fits[0].nargs == "+" and not words:
+        return []
+    if len(words) == 1 and draw.chance(0.15):
+        return [f"{flag}={words[0]}"]
+    return [flag, *words]
+
+
+def command_case(draw: Draw, release: str) -> dict[str, Any]:
+    """A command line for megatron.training of a megatron-core release."""
+    core = releases.parse(release)
+    known_flags = arguments.flags(release)
+    aim = draw.chance(0.22)
+    settings = size(draw) if aim else core_settings(draw, release, core)
+    parts = [as_tokens(draw, release, name, value) for name, value in settings.items()]
+    extra: list[str] = []
+    if aim:
+        modules = "--cuda-graph-modules" if core >= (0, 18) else "--cuda-graph-scope"
+        extra = [modules if token == MODULES_FLAG else token for token in draw.choice(AIMED_COMMANDS)]
+    else:
+        if draw.chance(0.6):
+            parts.append(["--no-check-for-nan-in-loss-and-grad"])
+        if draw.chance(0.3):
+            parts.append(["--te-rng-tracker"])
+        if draw.chance(0.1):
+            parts.append(["--use-distributed-optimizer"])
+        if draw.chance(0.04):
+            parts.append(["--optimizer-cuda-graph"])
+        if draw.chance(0.08):
+            parts.append(["--transformer-impl", draw.choice(("local", "transformer_engine"))])
+        if draw.chance(0.03):
+            parts.append(["--inference-dynamic-batching-num-cuda-graphs", draw.choice(("0", "8", "-1"))])
+        if draw.chance(0.03):  # the last one counts
+            parts.append(["--cuda-graph-impl", draw.choice(impls(core))])
+        if draw.chance(0.05):
+            other = [
+                name for name in ("--cuda-graph-modules", "--inference-cuda-graph-scope") if name not in known_flags
+            ]
+            name = draw.choice(other) if other and draw.chance(0.5) else draw.choice(LM_MISSPELT)
+            parts.append([name, *(["attn"] if draw.chance(0.6) else [])])
+        draw.shuffle(parts)
+    args = ["--micro-batch-size", "1", "--seq-length", "512", "--max-position-embeddings", "512", "--lr", "1e-4"]
+    args += [token for part in parts for token in part] + extra
+    env = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if draw.chance(0.95) else {}
+    if draw.chance(0.1):
+        env["PYTORCH_CUDA_ALLOC_CONF"] = draw.choice(("expandable_segments:True", "expandable_segments:False"))
+        if draw.chance(0.4):
+            env["NCCL_GRAPH_REGISTER"] = draw.choice(("0", "1"))
+    if draw.chance(0.6):
+        env["NVTE_CPU_OFFLOAD_V1"] = "1"
+    if draw.chance(0.2):
+        env["CUDA_GRAPHS_USE_NODE_PRIORITY"] = "1"
+    return {
+        "args": args,
+        "env": env,
+        "te": transformer_engine(draw, absent=0.08),
+        "gpu_arch": draw.choice(("sm_90", "sm_90", "sm_90", "sm_100")),
         "world_size": 8,
     }

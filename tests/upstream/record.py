@@ -3,7 +3,7 @@
     python tests/upstream/record.py venv DIR            a virtual environment that the packages import in (5 GB)
     python tests/upstream/record.py record [...]        write recorded/<package>-<release>.jsonl.gz
     python tests/upstream/record.py fixes [...]         put validate_config's fixes to the real classes
-    python tests/upstream/record.py time --release R    importing megatron-core and constructing one configuration
+    python tests/upstream/record.py time [--core R]     importing megatron-core and constructing one configuration
 
 The environment needs Python 3.12 and the packages of REQUIREMENTS. Unpacked wheels of the releases stand in a
 folder with mcore/<version>/ and bridge/<version>/, as `tools/make_fields.py DIR --download` makes it. Name the two
@@ -24,6 +24,7 @@ import gzip
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -45,6 +46,7 @@ REQUIREMENTS = (
     "rich", "six", "pydantic", "filelock",
 )  # fmt: skip
 PACKAGES_REPORTED = ("torch", "numpy", "transformers", "omegaconf")
+PROGRAM = ("python", "pretrain_gpt.py")
 SEED = 20261107
 RECORDED = HERE / "recorded"
 # One release of each line.
@@ -101,6 +103,11 @@ class Place(NamedTuple):
         yield from map(json.loads, done.stdout.splitlines())
 
 
+def command_line(args: list[str]) -> str:
+    """Tokens as someone would write them."""
+    return shlex.join([*PROGRAM, *args])
+
+
 def draw_cases(target: Target, seed: int, count: int) -> list[dict[str, Any]]:
     """The cases of a seed; the same for the same seed, target and generator."""
     draw = cases.Draw(f"{seed} {target.frontend} {target.release} {target.below}")
@@ -114,7 +121,8 @@ def draw_cases(target: Target, seed: int, count: int) -> list[dict[str, Any]]:
 def rows_of(place: Place, target: Target, asked: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
     """Recorded rows, each with the statement that refused it (or None)."""
     for case, verdict in zip(asked, place.put(target, asked), strict=True):
-        row = {"stack": target.stack(case.get("te")), **{k: v for k, v in case.items() if k != "te"}}
+        stack = target.stack(case.get("te")) | {k: v for k, v in case.items() if k == "gpu_arch"}
+        row = {"stack": stack, **{k: v for k, v in case.items() if k not in ("te", "gpu_arch")}}
         frames = verdict.pop("where", [])
         site, about = None, None
         if not verdict["ok"]:
@@ -188,16 +196,13 @@ def fixes(place: Place, target: Target, seed: int, count: int) -> tuple[int, int
         if row["ok"] or not row["graph_rule"]:
             continue
         rejected += 1
-        body = case.get("args") or case["config"]
-        report = validate_config(
-            body if "config" in case else " ".join(map(shlex.quote, body)),
-            stack=Stack(**row["stack"]), env=case.get("env") or {}, frontend=target.frontend,
-        )  # fmt: skip
+        body = command_line(case["args"]) if "args" in case else case["config"]
+        report = validate_config(body, stack=Stack(**row["stack"]), env=case.get("env") or {}, frontend=target.frontend)
         if report.fixed is None:
             continue
         offered += 1
         env = {**(case.get("env") or {}), **(report.fixed_env or {})}
-        fixed = {"config": report.fixed} if "config" in case else {"args": shlex.split(report.fixed)}
+        fixed = {"config": report.fixed} if "config" in case else {"args": shlex.split(report.fixed)[len(PROGRAM) :]}
         again.append({**case, **fixed, "env": env})
         first.append(row)
     refused = []
@@ -241,15 +246,11 @@ def timed(place: Place, core: str) -> str:
 
 def make_venv(folder: Path) -> None:
     """An environment in which the packages import. Takes a few minutes and 5 GB."""
-    python = next((p for p in ("python3.12", sys.executable) if _which(p)), sys.executable)
+    python = sys.executable if sys.version_info[:2] == (3, 12) else shutil.which("python3.12")
+    if python is None:
+        raise SystemExit("Python 3.12 is needed: run this with it, or put python3.12 on PATH")
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     subprocess.run([str(folder / "bin/pip"), "install", *REQUIREMENTS], check=True)
-
-
-def _which(program: str) -> str | None:
-    import shutil
-
-    return shutil.which(program)
 
 
 def place_of(venv: str | None, packages: str | None) -> Place | None:
@@ -283,7 +284,7 @@ def main(arguments: list[str] | None = None) -> int:
     if place is None:
         parser.error("name the environment with --venv and the wheels with --packages")
     if options.command == "time":
-        for release in options.release or RELEASES["core"][-1:]:
+        for release in [options.core] if options.core else RELEASES["core"][-1:]:
             print(f"megatron-core {release}: {timed(place, release)}")
         return 0
     refused_any = False

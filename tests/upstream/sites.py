@@ -28,11 +28,19 @@ BRIDGE = {
     "bridge/utils/cuda_graph.py": None,
     "bridge/models/gpt_provider.py": ("provide",),
 }
-MEGATRON_LM = {"training/arguments.py": ("validate_args", "core_transformer_config_from_args")}
+MEGATRON_LM = {
+    "training/arguments.py": (
+        "validate_args", "core_transformer_config_from_args", "_normalize_cuda_graph_modules_args",
+        "_normalize_inference_cuda_graph_scope_arg", "_parse_cuda_graph_modules_arg",
+    ),
+    "training/argument_utils.py": ("core_transformer_config_from_args",),
+}  # fmt: skip
 
 GRAPH = re.compile(r"graph", re.IGNORECASE)
 # A statement that exists for graphs without naming them: pad_cu_seqlens makes packed lengths static for capture.
 FOR_GRAPHS = re.compile(r"pad_cu_seqlens")
+# Decided by whether some package is installed, which a configuration does not tell.
+MISSING_PACKAGE = re.compile(r"except (ImportError|ModuleNotFoundError)")
 
 
 class Site(NamedTuple):
@@ -82,11 +90,13 @@ def _sites_in(file: Path, path: str) -> tuple[Site, ...]:
             inside = around
             if isinstance(child, (ast.If, ast.For)):
                 inside = (*around, ast.unparse(child.test if isinstance(child, ast.If) else child.iter))
+            elif isinstance(child, ast.ExceptHandler) and child.type:
+                inside = (*around, f"except {ast.unparse(child.type)}")
             warns = isinstance(child, ast.Expr) and "warn" in ast.unparse(child.value).partition("(")[0].lower()
             if isinstance(child, (ast.Raise, ast.Assert)) or warns:
                 text = ast.unparse(child)
                 about = " ".join((*around, text))
-                graph = bool(GRAPH.search(about) or FOR_GRAPHS.search(about))
+                graph = not MISSING_PACKAGE.search(about) and bool(GRAPH.search(about) or FOR_GRAPHS.search(about))
                 last = child.end_lineno or child.lineno
                 found.append(Site(path, function, child.lineno, last, warns, graph, text, _message(child)))
             walk(child, function, inside)
@@ -123,11 +133,13 @@ def _conditions_at(file: Path, line: int) -> str:
 def about_graphs(verdict: dict[str, Any], packages: Path, core: str, bridge: str | None = None) -> bool:
     """Whether a rejection came from a graph rule.
 
-    An unknown keyword of a core configuration always counts (the release refuses the name), one of a Bridge
-    section when the name is about graphs.
+    An unknown keyword of a core configuration, or an unknown flag, always counts (the release refuses the name),
+    one of a Bridge section when the name is about graphs.
     """
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", verdict["message"]):
         return bridge is None or bool(GRAPH.search(unknown[1]))
+    if verdict["exception"] == "SystemExit":  # argparse: flags that it does not know, values that it does not take
+        return "unrecognized arguments" in verdict["message"] or bool(GRAPH.search(verdict["message"]))
     if site := site_of(verdict["where"], packages, core, bridge):
         return site.graph
     files = {**CORE, **BRIDGE, **MEGATRON_LM}

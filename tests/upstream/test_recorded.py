@@ -6,7 +6,6 @@ How the recordings were made is told in `record.py`. A rejection counts where th
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -21,6 +20,11 @@ NAMED = [path.name.removesuffix(".jsonl.gz") for path in FILES]
 PLACE = record.place_of(None, None)
 FRESH = [record.Target(frontend, release) for frontend, found in record.RELEASES.items() for release in found[-2:]]
 SHOWN = 6
+# Statements that no input can reach.
+UNREACHABLE = (
+    "assert all((isinstance(scope",  # the list was built of members a few lines above
+    "Cannot recapture CUDA graphs while offloading",  # the check before it refuses the same
+)
 
 
 class Judged(NamedTuple):
@@ -37,7 +41,7 @@ def judge(rows: Iterable[dict[str, Any]]) -> list[Judged]:
             continue
         frontend = "megatron-lm" if "args" in row else "bridge" if "megatron_bridge" in row["stack"] else "core"
         call = {"stack": Stack(**row["stack"]), "env": row.get("env") or {}, "frontend": frontend}
-        config = shlex.join(row["args"]) if "args" in row else row["config"]
+        config = record.command_line(row["args"]) if "args" in row else row["config"]
         found.append(Judged(row, validate_config(config, **call), call))
     return found
 
@@ -152,8 +156,10 @@ def test_recording_is_worth_something(path):
     assert header["made_by"].startswith("record.py record")
     assert len(rows) >= 2000
     assert sum(row["ok"] for row in rows) >= len(rows) / 4
-    # What is never reached is a postcondition: the list was built of members a few lines above.
-    assert [s for s in header["graph_sites"]["not_reached"] if "assert all(" not in s] == []
+    # Through Bridge and the command line, checks of their own leave some of megatron-core's out of reach.
+    own = {"megatron-bridge": "bridge/", "megatron-lm": "training/"}.get(path.name.rpartition("-")[0], "")
+    missed = [site for site in header["graph_sites"]["not_reached"] if site.startswith(own)]
+    assert [site for site in missed if not any(reason in site for reason in UNREACHABLE)] == []
 
 
 @pytest.mark.upstream
