@@ -92,24 +92,46 @@ class Queue:
     @contextlib.asynccontextmanager
     async def turn(self, limit_s: float, waiting: Callable[[float], None] | None = None) -> AsyncIterator[float]:
         """Wait for the turn; yields the seconds waited. Raises TimeoutError after `limit_s`."""
+        async with self._locks([[uuid] for uuid in self.uuids], limit_s, waiting) as waited:
+            yield waited
+
+    @contextlib.asynccontextmanager
+    async def seat(
+        self, seats: int, limit_s: float, waiting: Callable[[float], None] | None = None
+    ) -> AsyncIterator[float]:
+        """One of `seats` places to start a worker in: a crowd's imports would exhaust the machine."""
+        names = [f"start{i}-{self.uuids[0]}" for i in range(seats)]
+        async with self._locks([names], limit_s, waiting) as waited:
+            yield waited
+
+    @contextlib.asynccontextmanager
+    async def _locks(
+        self, wanted: list[list[str]], limit_s: float, waiting: Callable[[float], None] | None
+    ) -> AsyncIterator[float]:
+        """For each list, the lock of any one of its names."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        start, handles = time.monotonic(), []
+        start, held = time.monotonic(), []
         try:
-            for uuid in self.uuids:
-                fd = os.open(self.folder / f"{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                handles.append(fd)
-                while True:
-                    try:
-                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    except BlockingIOError:
-                        waited = time.monotonic() - start
-                        if waited > limit_s:
-                            raise TimeoutError(f"waited {waited:.0f} s for the GPU") from None
-                        if waiting:
-                            waiting(waited)
-                        await asyncio.sleep(0.1)
+            for names in wanted:
+                while (fd := self._any(names)) is None:
+                    waited = time.monotonic() - start
+                    if waited > limit_s:
+                        raise TimeoutError(f"waited {waited:.0f} s for the GPU")
+                    if waiting:
+                        waiting(waited)
+                    await asyncio.sleep(0.1)
+                held.append(fd)
             yield time.monotonic() - start
         finally:
-            for fd in handles:
+            for fd in held:
                 os.close(fd)
+
+    def _any(self, names: list[str]) -> int | None:
+        for name in names:
+            fd = os.open(self.folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                os.close(fd)
+        return None

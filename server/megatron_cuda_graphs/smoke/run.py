@@ -21,6 +21,7 @@ from .model import Durations, Gpu, Progress, SmokeReport, SmokeRequest, SweepRow
 
 __all__ = ["parse", "run_async", "run_capture_smoke"]
 
+SEATS = 8  # workers that import or wait at once, for one GPU
 OnProgress = Callable[[Progress], Any]
 
 
@@ -241,15 +242,13 @@ class _Job:
         uuids = [g.uuid for g in self.gpus]
         folder = Path(tempfile.mkdtemp(prefix="mcg-smoke-"))
         queue = gpu.Queue(uuids, self.queue_folder)
-        slots = gpu.Queue([f"start-{uuids[0]}-{hash(run_id) % 8}"], self.queue_folder)
         queued = {"start": 0.0, "gpu": 0.0}
         outcome: process.Outcome | None = None
         status_of: dict[str, Any] = {}
         try:
             async with contextlib.AsyncExitStack() as stack:
                 left = asked.queue_limit_s
-                # At most eight workers import at once, so that a crowd doesn't exhaust the machine.
-                queued["start"] = await stack.enter_async_context(slots.turn(left, self._waiting))
+                queued["start"] = await stack.enter_async_context(queue.seat(SEATS, left, self._waiting))
                 launch = plan.prepare(
                     asked, self.tier, self.modules, self.work, run_id, folder, uuids,
                     python=self.python, worker=self.worker,

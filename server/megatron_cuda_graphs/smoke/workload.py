@@ -65,6 +65,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "mamba_head_dim": int,
     "mamba_num_groups": int,
     "mamba_num_heads": int,
+    "use_mamba_mem_eff_path": bool,
     "fp8": str,
     "fp8_recipe": str,
     "recompute_granularity": str,

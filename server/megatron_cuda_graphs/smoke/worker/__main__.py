@@ -16,7 +16,9 @@ from typing import Any
 from .channel import Channel, rank_of, world_of
 from .guard import die_with_parent
 
-VERSIONS = ("torch", "transformer-engine", "transformer_engine_torch", "megatron-core", "megatron-bridge", "triton")
+VERSIONS = (
+    "torch", "transformer-engine", "transformer_engine_torch", "megatron-core", "megatron-bridge", "triton", "mamba-ssm",
+)  # fmt: skip
 IMPORTS = {"torch": ("torch",), "megatron": ("torch", "transformer_engine.pytorch", "megatron.core")}
 NAMES = {"transformer_engine.pytorch": "transformer_engine"}
 

@@ -30,8 +30,11 @@ MODULES = {"torch": ".torch_tier"}
 
 
 def prepare(job: dict[str, Any]) -> None:
-    """Imports that belong to no measurement, before the turn on the GPU."""
+    """Imports and the CUDA context (Transformer Engine's import makes one anyway), before the turn on the GPU."""
     import_module(MODULES.get(job["tier"], ".megatron_tier"), __package__)
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
+    torch.cuda.init()
+    torch.cuda.synchronize()
 
 
 class Counter:
@@ -77,7 +80,6 @@ def run(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
     ask, fields = job["request"], dict(job["fields"])
     rank, world = rank_of(), world_of()
     channel.progress("device", 0.1)
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0))))
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if ask.get("gpu_memory_limit_gib"):
         torch.cuda.set_per_process_memory_fraction(min(1.0, ask["gpu_memory_limit_gib"] * GIB / total))
