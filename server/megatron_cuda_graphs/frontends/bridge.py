@@ -68,6 +68,7 @@ class Bridge:
             provider=provider,
         )
         settings.written = {**written, "model.transformer": True} if isinstance(inner, Mapping) else written
+        settings.v["perf_harness"] = reading.values.get("perf_harness")
         settings.v["provider.checks_rng_tracker"] = _checks_rng(judged.bridge_version, provider, partial)
         return settings
 

@@ -24,6 +24,7 @@ FAMILIES: dict[str, str | None] = {
     "core_offload": None,
     "core_overlap": None,
     "bridge": "bridge",
+    "perf_harness": "bridge",
     "megatron_lm": "megatron-lm",
     "setup": None,
     "capture": None,
