@@ -318,10 +318,12 @@ def _packed_attention(s: Settings) -> Any:
     symbol=VALIDATE,
     releases="0.6..",
     exception="ValueError",
-    text="Packed attention CUDA graphs require offline_packing_specs.pad_cu_seqlens=True. Enable it for full-iteration, "
+    text="Packed attention CUDA graphs require offline_packing_specs.pad_cu_seqlens=True. Enable it for "
+    "full-iteration, "
     "whole-layer, or attention-scoped capture.",
     fields=(PAD_CU, "cuda_graph_modules", "cuda_graph_impl"),
-    says="The graph holds attention over packed sequences, so their boundaries need a fixed number: pad_cu_seqlens=True.",
+    says="The graph holds attention over packed sequences, so their boundaries need a fixed number: "
+    "pad_cu_seqlens=True.",
     fixes=lambda s: [[to(PAD_CU, True), *([] if _pads_to_max(s) else [pad_to_max(s)])]],
     failure_mode="packed_sequences_with_te_scoped",
 )
@@ -455,7 +457,8 @@ NAN_LOSS = "rerun_state_machine.check_for_nan_in_loss"
     text="check_for_nan_in_loss must be disabled when using full_iteration CUDA graph. Set "
     "rerun_state_machine.check_for_nan_in_loss=False.",
     fields=(NAN_LOSS, "cuda_graph_impl", "cuda_graph_modules", "cuda_graph_scope"),
-    says="The NaN check reads the loss on the host, inside what the full-iteration graph captures; it is on by default.",
+    says="The NaN check reads the loss on the host, inside what the full-iteration graph captures; it is "
+    "on by default.",
     fixes=lambda s: [[to(NAN_LOSS, False)]],
     failure_mode="nan_check_incompatible",
 )
@@ -489,9 +492,11 @@ def _rng_fix(s: Settings) -> list[list[Change]]:
     at=("finalized", 300),
     package=BRIDGE,
     symbol="megatron/bridge/models/gpt_provider.py :: GPTModelProvider.provide",
-    text="Transformer engine's RNG tracker is required for cudagraphs, it can be enabled with use_te_rng_tracker=True'.",
+    text="Transformer engine's RNG tracker is required for cudagraphs, it can be enabled with "
+    "use_te_rng_tracker=True'.",
     fields=("use_te_rng_tracker", "rng.te_rng_tracker", "cuda_graph_impl"),
-    says="Graphs need Transformer Engine's RNG tracker: set model.use_te_rng_tracker or rng.te_rng_tracker to True (one "
+    says="Graphs need Transformer Engine's RNG tracker: set model.use_te_rng_tracker or "
+    "rng.te_rng_tracker to True (one "
     "sets the other).",
     fixes=_rng_fix,
     failure_mode="missing_te_rng_tracker",

@@ -205,3 +205,29 @@ def _no_attention(s: Settings) -> list[str]:
 def whole_layer_with_ep_overlap(s: Settings) -> Any:
     """The configuration's own check looks for the names moe and mlp only."""
     return s.cuda_graph_impl == "transformer_engine" and s.modules == [] and s.overlap_moe_expert_parallel_comm
+
+
+@rule(
+    "MCG432",
+    "partial-moe-graphs-in-inference",
+    at=("replay", 120),
+    releases="0.16..",
+    frontends=frozenset({"megatron-lm"}),
+    symbol="megatron/core/transformer/transformer_layer.py :: MoETransformerLayer._forward_mlp",
+    text={
+        "0.16..0.17": "Partial cudagraphs for MoEs were detected during inference!Please do not use --cuda-graph-scope "
+        "moe_router moe_preprocess alongside inference.",
+        "0.18..": "Partial cudagraphs for MoEs were detected during inference!Please do not use --cuda-graph-modules "
+        "moe_router moe_preprocess alongside inference.",
+    },
+    fields=("cuda_graph_modules", "cuda_graph_scope"),
+    says="local graphs of moe_router and moe_preprocess are for training; inference asserts.",
+    fixes=lambda s: [state.set_modules(s, [])],
+    failure_mode="inference_graph_config",
+    evidence="source",
+)
+def partial_moe_graphs_in_inference(s: Settings) -> Any:
+    """Only the hybrid models' MoE layers have partial graphs. A command is taken for inference when it does not say
+    how long to train and asks for dynamic batching."""
+    infers = not state.trains(s) and s.inference_dynamic_batching
+    return s.cuda_graph_impl == "local" and infers and state.hybrid(s) and "moe_router" in s.modules

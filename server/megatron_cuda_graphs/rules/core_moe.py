@@ -152,7 +152,8 @@ def _fix_sync(s: Settings) -> list[list[Change]]:
         "moe_router_padding_for_fp8",
         "moe_token_dispatcher_type",
     ),
-    says="With the alltoall dispatcher and {cause} the preprocessing copies counts to the host, which can't be captured.",
+    says="With the alltoall dispatcher and {cause} the preprocessing copies counts to the host, which "
+    "can't be captured.",
     fixes=_fix_sync,
     failure_mode="moe_dynamic_shape",
 )

@@ -591,6 +591,28 @@ def inference_module_without_effect(s: Settings) -> Any:
     return "full_iteration_inference" in s.cuda_graph_modules and s.cuda_graph_impl == "none"
 
 
+@rule(
+    "MCG027",
+    "inference-module-deprecated",
+    at=("post_init", 338),
+    releases="0.18..",
+    severity="warning",
+    exception="DeprecationWarning",
+    text="cuda_graph_modules 'full_iteration_inference' is deprecated. Use inference_cuda_graph_scope="
+    "<InferenceCudaGraphScope.block: 3> instead.",
+    fields=("cuda_graph_modules", "cuda_graph_scope"),
+    says="The module name full_iteration_inference is deprecated; this release reads it as "
+    "inference_cuda_graph_scope='block'.",
+    fixes=lambda s: [[
+        *state.set_modules(s, [m for m in state.as_list(s.modules) if m != "full_iteration_inference"]),
+        to("inference_cuda_graph_scope", "block"),
+    ]],
+)  # fmt: skip
+def inference_module_deprecated(s: Settings) -> Any:
+    """Inference graphs are chosen by a field of their own from 0.18 on."""
+    return "full_iteration_inference" in s.cuda_graph_modules and s.cuda_graph_impl != "none"
+
+
 @migration(
     at=("post_init", 340),
     releases="0.18..",

@@ -19,9 +19,18 @@ def _outside(id: str, name: str, severity: Any, says: str, doc: str) -> Any:
 
     check.__doc__ = doc
     return rule(
-        id, name, at=("construct", 0), severity=severity, phase="parse", says=says, fields=(), symbol="", exception=None,
-        frontends=frozenset({"none"}), evidence="source",
-    )(check)  # fmt: skip
+        id,
+        name,
+        at=("construct", 0),
+        severity=severity,
+        phase="parse",
+        says=says,
+        fields=(),
+        symbol="",
+        exception=None,
+        frontends=frozenset({"none"}),
+        evidence="source",
+    )(check)
 
 
 NOT_READ = _outside(

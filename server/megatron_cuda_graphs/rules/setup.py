@@ -406,3 +406,93 @@ def local_mlp_meets_moe_layer(s: Settings) -> Any:
     """An mlp manager is made for dense layers only; the layer asserts that it is not MoE."""
     mixed = state.moe(s) and not state.hybrid(s)
     return s.cuda_graph_impl == "local" and mixed and "mlp" in s.modules and "attn" not in s.modules
+
+
+# Offloading what a graph holds ---------------------------------------------------------------------------------------
+
+OFFLOAD = "megatron/core/transformer/transformer_layer.py :: TransformerLayer._set_offload_modules"
+
+
+def _offloads_captured(s: Settings) -> Any:
+    """Something that is offloaded lies inside a graph of attention, or of a dense layer's MLP."""
+    if not s.fine_grained_activation_offloading:
+        return False
+    offloaded = s.offload_modules or ()
+    attention = "attn" in s.modules and any(m in offloaded for m in ("core_attn", "attn_proj", "qkv_linear"))
+    # mlp alone has the norm at its edge, where offloading it is given up (mlp-norm-offloading-off).
+    dense = "mlp" in s.modules and "attn" in s.modules and not state.all_layers_moe(s) and "mlp_norm" in offloaded
+    return attention or dense
+
+
+@rule(
+    "MCG416",
+    "captured-offloading-needs-torch-2-9",
+    at=("setup", 180),
+    releases="0.19..",
+    symbol=OFFLOAD,
+    text="Offloading modules captured in cuda graph requires torch>=2.9.0.",
+    fields=("offload_modules", "fine_grained_activation_offloading", "cuda_graph_modules"),
+    says="Offloading from inside a graph needs PyTorch 2.9 or newer.",
+    fixes=lambda s: [[to("fine_grained_activation_offloading", False)]],
+    failure_mode="cpu_offload_incompatible",
+    evidence="source",
+)
+def captured_offloading_needs_torch_2_9(s: Settings) -> Any:
+    """Asked when a layer is built, whatever the implementation is."""
+    return _offloads_captured(s) and not s.torch_at_least((2, 9))
+
+
+@rule(
+    "MCG417",
+    "captured-offloading-needs-te-2-14",
+    at=("setup", 181),
+    releases="0.19..",
+    symbol=OFFLOAD,
+    text="Offloading modules captured in cuda graph requires TE>=2.14.0.",
+    fields=("offload_modules", "fine_grained_activation_offloading", "cuda_graph_modules"),
+    says="Offloading from inside a graph needs transformer-engine 2.14 or newer.",
+    fixes=lambda s: [[to("fine_grained_activation_offloading", False)]],
+    failure_mode="cpu_offload_incompatible",
+    evidence="source",
+)
+def captured_offloading_needs_te_2_14(s: Settings) -> Any:
+    """Asked when a layer is built, whatever the implementation is."""
+    return _offloads_captured(s) and not s.te_at_least((2, 14))
+
+
+@rule(
+    "MCG418",
+    "captured-offloading-needs-warmup",
+    at=("setup", 182),
+    releases="0.19..",
+    symbol=OFFLOAD,
+    text="Fine-grained activation offloading needs cuda_graph_warmup_steps > 0.",
+    fields=("cuda_graph_warmup_steps", "offload_modules", "fine_grained_activation_offloading"),
+    says="Offloading learns its buffers in the warm-up, so cuda_graph_warmup_steps can't be {cuda_graph_warmup_steps}.",
+    fixes=lambda s: [[to("cuda_graph_warmup_steps", s.defaults.get("cuda_graph_warmup_steps") or 3)]],
+    failure_mode="cpu_offload_incompatible",
+    evidence="source",
+)
+def captured_offloading_needs_warmup(s: Settings) -> Any:
+    """The configuration asks the same when graphs are on (offloading-needs-warmup); the layer also when they are
+    off and only the modules are named."""
+    return _offloads_captured(s) and s.cuda_graph_warmup_steps <= 0
+
+
+@rule(
+    "MCG419",
+    "te-rng-tracker-needs-te-1-5",
+    at=("setup", 50),
+    symbol="megatron/core/tensor_parallel/random.py :: initialize_rng_tracker",
+    text="RuntimeError: use_te_rng_tracker requires TransformerEngine version >= 1.5",
+    fields=("use_te_rng_tracker",),
+    says="use_te_rng_tracker needs transformer-engine 1.5 or newer.",
+    fixes=lambda s: [[to("use_te_rng_tracker", False)]],
+    failure_mode="te_missing_or_old",
+    evidence="source",
+)
+def te_rng_tracker_needs_te_1_5(s: Settings) -> Any:
+    """Not asked when Transformer Engine is absent, nor reported as undecided when its version is not known: every
+    release that these megatron-core releases allow is far newer."""
+    known = s.judged.te is not None
+    return known and s.use_te_rng_tracker and not s.te_at_least((1, 5))

@@ -223,40 +223,75 @@ def optimizer_graph_ignored(s: Settings) -> Any:
     return s["optimizer.optimizer_cuda_graph"]
 
 
+PRE_MLP = (
+    "megatron/core/transformer/transformer_layer.py :: "
+    "TransformerLayer.__init__.can_recompute_pre_mlp_layernorm_for_cudagraph"
+)
+
+
+def _router_holds_norm(s: Settings) -> Any:
+    """The norm before MoE is to be recomputed and lies in a Transformer Engine graph of the router."""
+    return state.te_graphs(s) and "moe_router" in s.modules and state.recomputes(s, "layernorm")
+
+
+def _shared_overlap(s: Settings) -> Any:
+    return s.moe_shared_expert_intermediate_size is not None and s.moe_shared_expert_overlap
+
+
 @rule(
     "MCG510",
-    "pre-mlp-layernorm-recompute-off",
+    "pre-mlp-layernorm-recompute-off-shared",
     at=("setup", _CONFIGURED + 9),
     releases="0.16..",
     severity="warning",
-    symbol="megatron/core/transformer/transformer_layer.py :: "
-    "TransformerLayer.__init__.can_recompute_pre_mlp_layernorm_for_cudagraph",
+    symbol=PRE_MLP,
     exception=None,
+    text="pre_mlp_layernorm recompute is not supported with moe router cudagraph + shared expert overlap. Disabling "
+    "pre_mlp_layernorm recompute.",
+    fields=("recompute_modules", "moe_shared_expert_overlap", "cuda_graph_modules", "cuda_graph_scope"),
+    says="layernorm recompute leaves out the norm before MoE: moe_router captures it, beside overlapped "
+    "shared experts. "
+    "More memory is held.",
+    fixes=lambda s: [[to("moe_shared_expert_overlap", False)]],
+    evidence="source",
+)
+def pre_mlp_layernorm_recompute_off_shared(s: Settings) -> Any:
+    """A log line says so; training goes on."""
+    return _router_holds_norm(s) and _shared_overlap(s)
+
+
+@rule(
+    "MCG513",
+    "pre-mlp-layernorm-recompute-off",
+    at=("setup", _CONFIGURED + 12),
+    releases="0.16..",
+    severity="warning",
+    symbol=PRE_MLP,
+    exception=None,
+    text="pre_mlp_layernorm recompute is only supported with moe router + preprocess cudagraph will alltoall token "
+    "dispatcher or latent MoE. Disabling pre_mlp_layernorm recompute.",
     fields=("recompute_modules", "cuda_graph_modules", "cuda_graph_scope"),
-    says="layernorm recompute leaves out the norm before MoE, because moe_router captures it{why}; more memory is held.",
-    fixes=lambda s: [],
+    says="layernorm recompute leaves out the norm before MoE, because moe_router captures it. More memory is held.",
+    fixes=lambda s: [state.set_modules(s, state.settle(s, [*s.modules, "moe_preprocess"]))],
     evidence="source",
 )
 def pre_mlp_layernorm_recompute_off(s: Settings) -> Any:
     """Only the router with its preprocessing, on the alltoall dispatcher or with latent MoE, can recompute it."""
-    if not (state.te_graphs(s) and "moe_router" in s.modules and state.recomputes(s, "layernorm")):
+    if not _router_holds_norm(s) or _shared_overlap(s):
         return False
-    if s.moe_shared_expert_intermediate_size is not None and s.moe_shared_expert_overlap:
-        return {"why": " together with the overlapped shared experts"}
     fits = s.moe_token_dispatcher_type == "alltoall" or s.moe_latent_size is not None
-    if "moe_preprocess" in s.modules and fits:
-        return False
-    return {"why": ""}
+    return not ("moe_preprocess" in s.modules and fits)
 
 
 @rule(
     "MCG511",
     "local-graphs-without-te",
     at=("setup", _CONFIGURED + 10),
-    releases="0.16..0.18",
+    releases="0.16..",
     severity="warning",
     symbol="megatron/core/transformer/cuda_graphs.py :: _CudagraphGlobalRecord.create_cudagraphs",
     exception=None,
+    text="Transformer Engine was not detected while capturing training cudagraphs.{more}",
     fields=("cuda_graph_impl",),
     says="Without Transformer Engine local graphs can't share their buffers and hold far more memory.",
     fixes=lambda s: [],
@@ -265,7 +300,7 @@ def pre_mlp_layernorm_recompute_off(s: Settings) -> Any:
 )
 def local_graphs_without_te(s: Settings) -> Any:
     """Transformer Engine's weak references let buffers be reused between graphs."""
-    return s.judged.te_absent and state.local_layers(s)
+    return s.judged.te_absent and state.local_layers(s) and {"more": ""}
 
 
 @rule(
@@ -288,3 +323,74 @@ def local_graphs_without_te(s: Settings) -> Any:
 def bridge_0_4_on_newer_core(s: Settings) -> Any:
     """Its wheel does not pin megatron-core; its training loop asks for local with the scope full_iteration."""
     return s.core >= (0, 18) and s.cuda_graph_impl == "full_iteration"
+
+
+OFFLOAD = "megatron/core/transformer/transformer_layer.py :: TransformerLayer._set_offload_modules"
+
+
+@rule(
+    "MCG514",
+    "attn-norm-offloading-off",
+    at=("setup", _CONFIGURED + 13),
+    releases="0.19..",
+    severity="warning",
+    symbol=OFFLOAD,
+    exception=None,
+    text="attn_norm offloading is not supported with attn cudagraph. Disabling attn_norm offloading.",
+    fields=("offload_modules", "cuda_graph_modules"),
+    says="attn_norm is not offloaded, because the attention graph has it at its edge.",
+    fixes=lambda s: [],
+    evidence="source",
+)
+def attn_norm_offloading_off(s: Settings) -> Any:
+    """Upstream logs it for every attention graph; reported only where attn_norm is named."""
+    named = "attn_norm" in (s.offload_modules or ())
+    return s.fine_grained_activation_offloading and named and "attn" in s.modules
+
+
+@rule(
+    "MCG515",
+    "mlp-norm-offloading-off",
+    at=("setup", _CONFIGURED + 14),
+    releases="0.19..",
+    severity="warning",
+    symbol=OFFLOAD,
+    exception=None,
+    text="mlp_norm offloading is not supported with the current cudagraph scope. Disabling mlp_norm offloading.",
+    fields=("offload_modules", "cuda_graph_modules"),
+    says="mlp_norm is not offloaded, because it lies at the edge of the captured modules.",
+    fixes=lambda s: [],
+    evidence="source",
+)
+def mlp_norm_offloading_off(s: Settings) -> Any:
+    """In MoE layers attn and moe_router end at it, in dense layers attn or mlp alone does."""
+    if not (s.fine_grained_activation_offloading and "mlp_norm" in (s.offload_modules or ())):
+        return False
+    attention = "attn" in s.modules
+    return attention or "moe_router" in s.modules if state.moe(s) else attention != ("mlp" in s.modules)
+
+
+@rule(
+    "MCG516",
+    "full-iteration-stale-streams",
+    at=("setup", _CONFIGURED + 15),
+    releases="0.19..",
+    severity="warning",
+    symbol="megatron/core/full_cuda_graph.py :: FullCudaGraphWrapper.__call__",
+    exception=None,
+    text="torch.autograd.graph.set_override_stale_capture_stream is not available in this PyTorch version; CUDA graph "
+    "capture may fail if autograd nodes hold stale references to non-capturing streams. Upgrade to "
+    "a PyTorch build that "
+    "includes pytorch/pytorch#180090.",
+    fields=("cuda_graph_impl",),
+    says="This PyTorch can't release stale streams of autograd nodes; the capture can fail where something ran the "
+    "backward pass on another stream before.",
+    fixes=lambda s: [],
+    failure_mode="capture_isolation",
+    evidence="observed",
+)
+def full_iteration_stale_streams(s: Settings) -> Any:
+    """Seen: PyTorch 2.11.0 does not have the function, and captures worked with DDP built on the capture stream, as
+    Megatron does. Newer releases were not looked at, so only 2.11 and older are reported."""
+    torch = s.judged.torch
+    return state.full_iteration(s) and torch is not None and torch < (2, 12)
