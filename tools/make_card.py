@@ -16,11 +16,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
-import yaml  # noqa: E402
+import yaml
 
-from megatron_cuda_graphs import knowledge, releases  # noqa: E402
-from megatron_cuda_graphs.render.rule import as_dict  # noqa: E402
-from megatron_cuda_graphs.rules import catalogue  # noqa: E402
+from megatron_cuda_graphs import knowledge, releases
+from megatron_cuda_graphs.render.rule import as_dict
+from megatron_cuda_graphs.rules import catalogue
 
 TARGET = ROOT / "card.yaml"
 RECORDS = ROOT / "evidence"

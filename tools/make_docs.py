@@ -17,9 +17,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
-from megatron_cuda_graphs import fields, releases  # noqa: E402
-from megatron_cuda_graphs.render import rule as render  # noqa: E402
-from megatron_cuda_graphs.rules import catalogue  # noqa: E402
+from megatron_cuda_graphs import fields, releases
+from megatron_cuda_graphs.render import rule as render
+from megatron_cuda_graphs.rules import catalogue
 
 MADE = "<!-- Made by tools/make_docs.py. Don't edit. -->\n"
 GRAPH_FIELDS = (
@@ -51,8 +51,8 @@ def rule_pages() -> Iterator[tuple[str, str]]:
         "docs/rules/index.md",
         (
             MADE
-            + "# Rules\n\n`error`: this release raises, in that phase. `warning`: accepted, but not what was asked for. "
-            "`info`: not decided.\n`megatron-cuda-graphs explain ID` shows the same pages.\n\n"
+            + "# Rules\n\n`error`: this release raises, in that phase. `warning`: accepted, but not what was asked "
+            "for. `info`: not decided.\n`megatron-cuda-graphs explain ID` shows the same pages.\n\n"
             + table(("id", "name", "severity", "phase", "releases"), rows)
         ),
     )
@@ -118,25 +118,38 @@ def _spellings() -> Iterator[tuple[str, ...]]:
         yield tuple(row)
 
 
+STACKS = """\
+# Stacks
+
+A stack is the releases that a configuration is judged for: `bridge=0.6.2,te=2.14.0` on the command line,
+`Stack(megatron_bridge="0.6.2")` in Python, text or an object over MCP. Each version was `given`, `installed` (read from
+package metadata, nothing is imported), `paired` (Bridge's own megatron-core) or `default` (nothing known: the newest
+covered).
+
+`megatron-cuda-graphs stack` shows it, `stack --read FILE` reads requirements, a lock file, `pip freeze` output or the
+version lines of a job log. `absent` means known not to be installed.
+
+## Releases covered
+
+megatron-core: {core}.
+
+{table}
+A release that is not covered is judged as the nearest older one that is, with a finding (MCG901). A pair that does not
+import together is an error (MCG902). An unknown transformer-engine, torch or GPU leaves the rules that need it
+undecided; it never passes or fails them.
+"""
+
+
 def stack_page() -> str:
     """docs/stack.md."""
-    return (
-        MADE
-        + "# Stacks\n\nA stack is the releases that a configuration is judged for: `bridge=0.6.2,te=2.14.0` on the command"
-        " line, `Stack(megatron_bridge=\"0.6.2\")` in Python, text or an object over MCP. Each version was `given`,"
-        " `installed` (read from package metadata, nothing is imported), `paired` (Bridge's own megatron-core) or"
-        " `default` (nothing known: the newest covered).\n\n"
-        "`megatron-cuda-graphs stack` shows it, `stack --read FILE` reads requirements, a lock file, `pip freeze` output"
-        " or the version lines of a job log. `absent` means known not to be installed.\n\n## Releases covered\n\n"
-        f"megatron-core: {', '.join(releases.CORE)}.\n\n"
-        + table(("megatron-bridge", "released with megatron-core", "imports with"), (
-            (b, c, ", ".join(f"{x}.{y}" for x, y in sorted(releases.BRIDGE_NEEDS_CORE[releases.line(releases.parse(b))])))
-            for b, c in releases.PAIRS.items()
-        ))
-        + "\nA release that is not covered is judged as the nearest older one that is, with a finding (MCG901). A pair that"
-        " does not import together is an error (MCG902). An unknown transformer-engine, torch or GPU leaves the rules that"
-        " need it undecided; it never passes or fails them.\n"
-    )  # fmt: skip
+
+    def lines(bridge: str) -> str:
+        found = releases.BRIDGE_NEEDS_CORE[releases.line(releases.parse(bridge))]
+        return ", ".join(f"{major}.{minor}" for major, minor in sorted(found))
+
+    head = ("megatron-bridge", "released with megatron-core", "imports with")
+    pairs = table(head, ((b, c, lines(b)) for b, c in releases.PAIRS.items()))
+    return MADE + STACKS.replace("{core}", ", ".join(releases.CORE)).replace("{table}", pairs)
 
 
 def tools_page() -> str:
@@ -156,8 +169,8 @@ def tools_page() -> str:
 
     tools, resources, templates, prompts = asyncio.run(ask())
     parts = [MADE + "# The MCP server\n\n`megatron-cuda-graphs serve` speaks MCP over stdio; `--http` over HTTP on the"
-             " loopback interface. Every answer has a short text and the whole result as structured content. Errors that"
-             " the caller can mend come back as readable tool errors. Files are read only under folders given with"
+             " loopback interface. Every answer has a short text and the whole result as structured content. Errors"
+             " that the caller can mend come back as readable tool errors. Files are read only under folders given with"
              " `--allow-path`; text is always fine.\n"]  # fmt: skip
     for tool in tools:
         rows = [

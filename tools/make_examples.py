@@ -22,12 +22,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
-from megatron_cuda_graphs import arguments, releases  # noqa: E402
-from megatron_cuda_graphs.errors import InputError  # noqa: E402
-from megatron_cuda_graphs.rules import Rule, catalogue  # noqa: E402
-from megatron_cuda_graphs.settings import Settings  # noqa: E402
-from megatron_cuda_graphs.stack import Stack  # noqa: E402
-from megatron_cuda_graphs.validate import validate_config  # noqa: E402
+from megatron_cuda_graphs import arguments, releases
+from megatron_cuda_graphs.errors import InputError
+from megatron_cuda_graphs.rules import Rule, catalogue
+from megatron_cuda_graphs.settings import Settings
+from megatron_cuda_graphs.stack import Stack
+from megatron_cuda_graphs.validate import validate_config
 
 TABLE = ROOT / "server/megatron_cuda_graphs/data/rule_examples.json"
 BASE = {"num_layers": 4, "hidden_size": 128, "num_attention_heads": 8}
@@ -76,10 +76,24 @@ ENV = {
     "PYTORCH_CUDA_ALLOC_CONF": ["expandable_segments:True"], "PYTORCH_ALLOC_CONF": ["expandable_segments:True"],
     "NCCL_GRAPH_REGISTER": ["1", "0"], "NVTE_CPU_OFFLOAD_V1": ["0", "1"], "CUDA_GRAPHS_USE_NODE_PRIORITY": ["1"],
 }  # fmt: skip
-ALWAYS = ("cuda_graph_impl", "cuda_graph_modules", "cuda_graph_scope", "num_moe_experts", "enable_cuda_graph",
-          "external_cuda_graph", "recompute_granularity", "pipeline_model_parallel_size", "expert_model_parallel_size")  # fmt: skip
-STACKS = ({"transformer_engine": "2.14.0"}, {"transformer_engine": "2.9.0"}, {"transformer_engine": "1.12.0"},
-          {"transformer_engine": "absent"}, {"transformer_engine": "2.14.0", "torch": "2.11.0", "gpu_arch": "b200"})  # fmt: skip
+ALWAYS = (
+    "cuda_graph_impl",
+    "cuda_graph_modules",
+    "cuda_graph_scope",
+    "num_moe_experts",
+    "enable_cuda_graph",
+    "external_cuda_graph",
+    "recompute_granularity",
+    "pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+)
+STACKS = (
+    {"transformer_engine": "2.14.0"},
+    {"transformer_engine": "2.9.0"},
+    {"transformer_engine": "1.12.0"},
+    {"transformer_engine": "absent"},
+    {"transformer_engine": "2.14.0", "torch": "2.11.0", "gpu_arch": "b200"},
+)
 
 Case = dict[str, Any]
 

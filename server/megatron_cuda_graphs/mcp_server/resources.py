@@ -112,7 +112,9 @@ def _templates(server: MCPServer[Any]) -> None:
         elif isinstance(ref, PromptReference) and argument.name == "stack":
             known = [f"bridge={v}" for v in releases.BRIDGE] + [f"core={v}" for v in releases.CORE]
         start = argument.value.lower()
-        found = [k for k in known if k.lower().startswith(start)] or [k for k in known if start in k.lower()]
+        known = list(known)
+        found = [k for k in known if k.lower().startswith(start)]
+        found += [k for k in known if start in k.lower() and k not in found]
         return Completion(values=found[:COMPLETED], total=len(found), has_more=len(found) > COMPLETED)
 
 

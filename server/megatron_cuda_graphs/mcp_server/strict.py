@@ -82,8 +82,10 @@ def answer(text: str, result: BaseModel) -> CallToolResult:
 
 
 def outline(result: type[BaseModel], depth: int) -> dict[str, Any]:
-    """A result's schema; what lies deeper than `depth` is only typed."""
-    return brief(result.model_json_schema(mode="serialization"), descriptions=False, depth=depth)
+    """A result's schema; what lies deeper than `depth`, and the stack, is only typed."""
+    schema = result.model_json_schema(mode="serialization")
+    schema.get("$defs", {})["Stack"] = {"type": "object"}
+    return brief(schema, descriptions=False, depth=depth)
 
 
 def brief(schema: dict[str, Any], *, descriptions: bool, depth: int) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def brief(schema: dict[str, Any], *, descriptions: bool, depth: int) -> dict[str
             if "properties" in node:
                 if left > 0:
                     made["properties"] = {k: walk(v, left - 1) for k, v in node["properties"].items()}
-                    if required := node.get("required"):
+                    if (required := node.get("required")) and (descriptions or left == depth):
                         made["required"] = required
             elif isinstance(extra := node.get("additionalProperties"), dict) and left > 0:
                 made["additionalProperties"] = walk(extra, left - 1)

@@ -135,7 +135,7 @@ def _recommend() -> Iterator[StrictTool]:
 
     def recommend(workload: str | dict[str, Any], stack: Any) -> CallToolResult:
         result = recommend_scope(workload, stack=_stack(stack))
-        return answer(text(result), result)
+        return answer(text(result, shown=1), result)
 
     yield StrictTool.of(
         recommend, Recommend, Recommendation, depth=2, name="recommend_scope", title="Recommend CUDA graphs",

@@ -25,8 +25,8 @@ def _name(option: Option) -> str:
 def _some(label: str, items: Iterable[str], shown: int) -> list[str]:
     found = list(items)
     lines = [f"  {label}: {item}" for item in found[:shown]]
-    if len(found) > shown:
-        lines.append(f"  {label}: {len(found) - shown} more (--format json)")
+    if lines and len(found) > shown:
+        lines[-1] += f" (+{len(found) - shown} more)"
     return lines
 
 
@@ -43,15 +43,20 @@ def text(result: Recommendation, style: Style = PLAIN, *, shown: int = 3) -> str
         lines.append(f"  {style.paint('bold', 'env:')} {' '.join(f'{k}={v}' for k, v in choice.env.items())}")
     lines += _some("why", choice.why, shown)
     lines += _some(
-        "evidence", (f"{e.metric} {e.direction} {e.magnitude} ({e.conditions}; {e.whose})" for e in choice.expected), shown
+        "evidence",
+        (f"{e.metric} {e.direction} {e.magnitude} ({e.conditions}; {e.whose})" for e in choice.expected),
+        shown,
     )
     lines.append(f"  worth it: {result.worth_it.note}")
     lines += _some("first", (p.text for p in choice.prerequisites if p.met is not True), shown)
-    lines += _some("verify", choice.verify, 2)
+    lines += _some("verify", choice.verify, shown)
     lines += [f"or: {_name(option)}: {option.why[0] if option.why else ''}" for option in result.alternatives]
     lines += _some(
         "ruled out",
-        (f"{r.impl} {' '.join(r.modules)}: {r.why}" + (f" ({r.rule_id})" if r.rule_id else "") for r in result.rejected),
+        (
+            f"{r.impl} {' '.join(r.modules)}: {r.why}" + (f" ({r.rule_id})" if r.rule_id else "")
+            for r in result.rejected
+        ),
         shown,
     )
     lines += _some("assumed", (f"{a.field} = {value(a.assumed)}: {a.why}" for a in result.assumptions), shown)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..rules import Rule
     from ..validate import ValidationReport
 
-__all__ = ["Example", "as_dict", "example", "judged", "page", "releases", "written"]
+__all__ = ["Example", "as_dict", "example", "examples", "judged", "page", "releases", "written"]
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "rule_examples.json"
 _EVIDENCE = {
@@ -50,9 +50,14 @@ def _examples() -> dict[str, list[Example]]:
         return {}
 
 
+def examples(rule_id: str) -> list[Example]:
+    """Configurations that the rule speaks up about, with what each release says; also the rule's test cases."""
+    return _examples().get(rule_id, [])
+
+
 def example(rule_id: str) -> Example | None:
-    """A configuration that the rule speaks up about; also the rule's test case."""
-    return next(iter(_examples().get(rule_id, ())), None)
+    """The example that the rule's page shows."""
+    return next(iter(examples(rule_id)), None)
 
 
 def written(config: Any, frontend: str) -> tuple[str, str]:
