@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 from ..stack import Judged
 from ..validate import Hit
@@ -27,6 +28,8 @@ HINGES: dict[str, tuple[Any, ...]] = {
     "precision": ("fp8cs", "nvfp4"),
 }
 MAX_EFFECTS = 6
+Alike = tuple[tuple[str, tuple[str, ...]], int, int, Practice]
+Direction = Literal["down", "up", "none", "either", "unknown"]
 
 
 def sensible(w: Workload, name: str) -> bool:
@@ -75,47 +78,66 @@ def _applies(entry: Measured, w: Workload, plan: Plan) -> bool:
     return captured.impl == "full_iteration" or bool(set(captured.modules) & set(plan.modules))
 
 
-def expected(
-    w: Workload, plan: Plan, alike: Sequence[tuple[tuple[str, tuple[str, ...]], int, int, Practice]]
-) -> tuple[Effect, ...]:
+@lru_cache(maxsize=128)
+def _measured(id: str) -> Effect:
+    """A measured result as an effect."""
+    m = next(entry for entry in MEASURED if entry.id == id)
+    figures = (
+        f"{m.baseline} -> {m.graphs} {m.unit}" if m.graphs else f"{m.baseline} {m.unit} eager" if m.baseline else ""
+    )
+    directions: dict[str, Direction] = {"gain": "down", "none": "none", "loss": "up", "blocked": "unknown"}
+    return Effect(
+        metric="runs" if m.status == "blocked" else "step_time",
+        direction=directions[m.status],
+        magnitude=f"{figures}: {m.note}" if figures else m.note,
+        conditions=f"{m.what}; {m.on}; {m.plan}",
+        evidence=m.id,
+        whose=m.whose,
+    )
+
+
+_SPREAD = Effect(
+    metric="step_time",
+    direction="either",
+    magnitude="from 22% less to none (slightly slower)",
+    conditions="published runs of one MoE model on H100, by dispatcher and container",
+    evidence="theirs-qwen3-30b, theirs-qwen3-30b-alltoall",
+    whose="theirs",
+)
+
+
+def expected(w: Workload, plan: Plan, alike: Sequence[Alike]) -> tuple[Effect, ...]:
     """Measured results for workloads of this kind, for better and for worse, and what tuned recipes chose."""
-    found: list[Effect] = []
-    order = {"none": 0, "blocked": 1, "gain": 2, "loss": 0}
     entries = [m for m in MEASURED if _applies(m, w, plan)]
-    for m in sorted(
-        entries, key=lambda m: (m.whose != "theirs", order[m.status] if not plan.on else m.status != "gain")
-    ):
-        figures = (
-            f"{m.baseline} -> {m.graphs} {m.unit}" if m.graphs else f"{m.baseline} {m.unit} eager" if m.baseline else ""
-        )
-        direction = {"gain": "down", "none": "none", "loss": "up", "blocked": "unknown"}[m.status]
-        found.append(Effect(
-            metric="step_time" if m.status != "blocked" else "runs", direction=direction,  # type: ignore[arg-type]
-            magnitude=f"{figures}: {m.note}" if figures else m.note, conditions=f"{m.what}; {m.on}; {m.plan}",
-            evidence=m.id, whose=m.whose,
-        ))  # fmt: skip
-    found = found[: MAX_EFFECTS - 1]
-    if plan.on and w.moe and any(e.direction == "none" for e in found) and any(e.direction == "down" for e in found):
-        found.insert(0, Effect(
-            metric="step_time", direction="either", magnitude="from 22% less to none (slightly slower)",
-            conditions="published runs of one MoE model on H100, by dispatcher and container", whose="theirs",
-            evidence="theirs-qwen3-30b, theirs-qwen3-30b-alltoall",
-        ))  # fmt: skip
+    telling = "gain" if plan.on else "none"
+    entries.sort(key=lambda m: (m.whose != "theirs", m.status != telling))
+    found = [_measured(m.id) for m in entries[: MAX_EFFECTS - 1]]
+    if plan.on and w.moe and {"none", "down"} <= {e.direction for e in found}:
+        found.insert(0, _SPREAD)
     if plan.on:
-        share = host_share(w, plan)
-        found.append(Effect(
-            metric="host_time", direction="down", magnitude=f"about {share:.0%} of the host's time to issue layers",
-            conditions="a step gets faster only where the host is what it waits for", evidence="h200-host-per-layer",
-            whose="estimate",
-        ))  # fmt: skip
+        found.append(
+            Effect(
+                metric="host_time",
+                direction="down",
+                magnitude=f"about {host_share(w, plan):.0%} of the host's time to issue layers",
+                conditions="a step gets faster only where the host is what it waits for",
+                evidence="h200-host-per-layer",
+                whose="estimate",
+            )
+        )
     for choice, count, total, example in alike:
         if choice == (plan.impl, tuple(sorted(plan.modules))):
-            found.append(Effect(
-                metric="practice", direction="unknown", magnitude=f"{count} of {total} tuned recipes",
-                conditions="recipes of the same kind of workload, nearest in GPU, dispatcher, pipeline and precision",
-                evidence=example.id, whose="theirs",
-            ))  # fmt: skip
-    return tuple(found[: MAX_EFFECTS + 2])
+            found.append(
+                Effect(
+                    metric="practice",
+                    direction="unknown",
+                    magnitude=f"{count} of {total} tuned recipes",
+                    conditions="recipes of the same kind of workload, nearest in GPU, dispatcher, pipeline, precision",
+                    evidence=example.id,
+                    whose="theirs",
+                )
+            )
+    return tuple(found)
 
 
 def alternative(w: Workload, plan: Plan, first: Plan) -> str:
@@ -145,64 +167,61 @@ def alternative(w: Workload, plan: Plan, first: Plan) -> str:
 # Prerequisites ------------------------------------------------------------------------------------------------------
 
 
-def prerequisites(
-    w: Workload, plan: Plan, spoken: Plan, judged: Judged, mended: Iterable[Hit]
-) -> tuple[Prerequisite, ...]:
+class _Need(NamedTuple):
+    """Something that graphs need: when, what, the rule that asks for it, and whether the option's own config does it."""
+
+    when: Callable[[Workload, Plan, Judged], Any]
+    text: str
+    rule_id: str | None
+    met: bool | None
+
+
+_FULL = "full_iteration"
+_NEEDS: tuple[_Need, ...] = (
+    _Need(lambda w, p, j: True, "Sequence length, micro-batch size and the number of micro-batches are the same in every "
+          "step: no batch-size ramp-up, the last incomplete batch dropped.", None, None),
+    _Need(lambda w, p, j: True, "Transformer Engine's RNG tracker (use_te_rng_tracker, rng.te_rng_tracker).", "MCG219", True),
+    _Need(lambda w, p, j: p.impl == "transformer_engine", "transformer-engine is installed, and its layers are used "
+          "(transformer_impl='transformer_engine').", "MCG405", None),
+    _Need(lambda w, p, j: p.impl == _FULL, "NaN checks of loss and gradients are off: they read values on the host. Watch "
+          "loss and gradient norm in the log instead.", "MCG218", True),
+    _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp > 1, "Pipeline communication without a device "
+          "synchronisation: overlapped point-to-point between virtual stages.", "MCG423", True),
+    _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp == 1, "Pipeline communication without a device "
+          "synchronisation: batch_p2p_sync=False.", "MCG423", True),
+    _Need(lambda w, p, j: p.impl == _FULL and w.static_experts, "The rank capacity factor is large enough for the worst "
+          "imbalance: an overflow stops the run.", None, None),
+    _Need(lambda w, p, j: j.core < (0, 16), "No expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF: this release refuses it "
+          "with graphs.", "MCG400", None),
+    _Need(lambda w, p, j: j.core >= (0, 16), "NCCL_GRAPH_REGISTER=0 is exported on every node (needed beside "
+          "expandable_segments:True; a node without it fails alone while the others wait).", "MCG400", None),
+    _Need(lambda w, p, j: p.recompute, "Selective recomputation instead of full: more activations stay in memory.", "MCG053",
+          True),
+    _Need(lambda w, p, j: p.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and p.impl != _FULL,
+          "moe_shared_expert_overlap is off: with it, replay of router graphs crashed in an upstream recipe.", None, True),
+    _Need(lambda w, p, j: w.packed, "Packed batches are padded to one length (pad_to_max_length).", "MCG212", True),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _needs(text: str, rule_id: str | None, met: bool | None) -> Prerequisite:
+    return Prerequisite(text=text, rule_id=rule_id, met=met)
+
+
+def prerequisites(w: Workload, plan: Plan, judged: Judged, mended: Iterable[Hit]) -> tuple[Prerequisite, ...]:
     """What has to hold; what the option's own configuration already does is marked as met."""
     found: list[Prerequisite] = []
-    seen: set[str] = set()
-    for hit in mended:
-        if hit.rule.id in seen:
-            continue
-        seen.add(hit.rule.id)
-        fix = ", ".join(f"{c.name}={c.value!r}" if c.op != "unset" else f"no {c.name}" for c in hit.fixes[0])
-        found.append(Prerequisite(
-            text=f"The release refuses this workload with graphs off, too ({hit.rule.name}); changed here: {fix}.",
-            rule_id=hit.rule.id, met=True,
-        ))  # fmt: skip
+    for hit in {h.rule.id: h for h in mended}.values():
+        fix = ", ".join(f"no {c.name}" if c.op == "unset" else f"{c.name}={c.value!r}" for c in hit.fixes[0])
+        text = f"The release refuses this workload with graphs off, too ({hit.rule.name}); changed here: {fix}."
+        found.append(_needs(text, hit.rule.id, True))
     if w.values.get("packed_attention_backend") is False:
-        found.append(Prerequisite(text="An attention backend that takes packed sequences: the run needs it with and "
-                                       "without graphs. NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 says why each is refused.",
-                                  met=False))  # fmt: skip
+        found.append(_needs("An attention backend that takes packed sequences: the run needs it with and without graphs. "
+                            "NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 says why each one is refused.", None, False))  # fmt: skip
     if w.shapes_vary:
-        found.append(Prerequisite(text=f"Shapes that never change; now: {w.shapes_vary}.", met=not spoken.on or None))
-    if not spoken.on:
-        return tuple(found)
-    found.append(Prerequisite(
-        text="Sequence length, micro-batch size and the number of micro-batches are the same in every step (no batch-size "
-        "ramp-up, last batch dropped).", met=None,
-    ))  # fmt: skip
-    found.append(Prerequisite(text="Transformer Engine's RNG tracker (use_te_rng_tracker, rng.te_rng_tracker).",
-                              rule_id="MCG219", met=True))  # fmt: skip
-    if spoken.impl == "transformer_engine":
-        found.append(Prerequisite(text="transformer-engine is installed, and its layers are used "
-                                       "(transformer_impl='transformer_engine').", rule_id="MCG405", met=None))  # fmt: skip
-    if spoken.impl == "full_iteration":
-        found.append(Prerequisite(text="NaN checks of loss and gradients are off: they read values on the host. Watch the "
-                                       "loss and the gradient norm in the log instead.", rule_id="MCG218", met=True))  # fmt: skip
-        if w.pp > 1:
-            how = "overlapped point-to-point with virtual stages" if w.vp > 1 else "batch_p2p_sync=False"
-            found.append(Prerequisite(text=f"Pipeline communication without a device synchronisation: {how}.",
-                                      rule_id="MCG423", met=True))  # fmt: skip
-        if w.static_experts:
-            found.append(Prerequisite(text="The rank capacity factor is large enough for the worst imbalance: an overflow "
-                                           "stops the run.", met=None))  # fmt: skip
-    if judged.core < (0, 16):
-        found.append(Prerequisite(text="No expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF: this release refuses it "
-                                       "with graphs.", rule_id="MCG400", met=None))  # fmt: skip
-    else:
-        found.append(Prerequisite(text="NCCL_GRAPH_REGISTER=0 is exported on every node (needed with "
-                                       "expandable_segments:True; a node without it fails alone while the others wait).",
-                                  rule_id="MCG400", met=None))  # fmt: skip
-    if plan.recompute:
-        found.append(Prerequisite(text="Selective recomputation instead of full: more activations stay in memory.",
-                                  rule_id="MCG053", met=True))  # fmt: skip
-    if plan.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and spoken.impl != "full_iteration":
-        found.append(Prerequisite(text="moe_shared_expert_overlap is off: with it, replay of router graphs crashed in an "
-                                       "upstream recipe.", met=True))  # fmt: skip
-    if w.packed:
-        found.append(Prerequisite(text="Packed batches are padded to one length (pad_to_max_length).", rule_id="MCG212",
-                                  met=True))  # fmt: skip
+        found.append(_needs(f"Shapes that never change; now: {w.shapes_vary}.", None, None if plan.on else True))
+    if plan.on:
+        found += [_needs(n.text, n.rule_id, n.met) for n in _NEEDS if n.when(w, plan, judged)]
     return tuple(found)
 
 
@@ -229,33 +248,36 @@ def verify(plan: Plan) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=256)
+def _step(do: str, expect: str) -> Step:
+    return Step(do=do, expect=expect)
+
+
 def bring_up(w: Workload, plan: Plan, second: Plan | None) -> tuple[Step, ...]:
     """From nothing to a measured decision, smallest step first."""
     if not plan.on:
         steps = [
-            Step(do="Run as it is and take a profile of three steps after warm-up.",
-                 expect="Step time and GPU-busy time; their ratio is the most that graphs can win."),
+            _step("Run as it is and take a profile of three steps after warm-up.",
+                  "Step time and GPU-busy time; their ratio is the most that graphs can win."),
         ]  # fmt: skip
         if second is not None and second.on:
-            steps.append(Step(do=f"If the ratio is above 1.05, try {shown(second)}.",
-                              expect="The checks of that option hold, and steps are faster by more than they vary."))  # fmt: skip
+            steps.append(_step(f"If the ratio is above 1.05, try {shown(second)}.",
+                               "That option's checks hold, and steps are faster by more than they vary."))  # fmt: skip
         return tuple(steps)
-    smallest = "moe_router with moe_preprocess" if w.moe and "moe_router" in plan.modules else (
-        plan.modules[0] if plan.modules else "")  # fmt: skip
     steps = [
-        Step(do="Run 20 steps without graphs, twice.", expect="Median step time, memory reserved, losses; how far two eager "
-                                                             "runs differ."),
-        Step(do="Validate the configuration with the job's environment.", expect="No finding of severity error."),
+        _step("Run 20 steps without graphs, twice.",
+              "Median step time, memory reserved, losses; how far two eager runs differ."),
+        _step("Validate the configuration with the job's environment.", "No finding of severity error."),
     ]  # fmt: skip
     if len(plan.modules) > 1:
-        steps.append(
-            Step(do=f"Capture {smallest} alone for 20 steps.", expect="A capture in the log, losses as eager.")
-        )
-    steps.append(Step(do=f"Run {shown(plan)} for 20 steps after the warm-up.",
-                      expect="A capture in the log, losses as eager, memory within the plan, faster steps."))  # fmt: skip
-    steps.append(Step(do="Keep it only if it is faster by more than two eager runs differ; save and load a checkpoint, and "
-                         "run an evaluation.",
-                      expect="Both work with graphs alive; the job ends by itself."))  # fmt: skip
+        smallest = "moe_router with moe_preprocess" if "moe_router" in plan.modules else plan.modules[0]
+        steps.append(_step(f"Capture {smallest} alone for 20 steps.", "A capture in the log, losses as eager."))
+    steps += [
+        _step(f"Run {shown(plan)} for 20 steps after the warm-up.",
+              "A capture in the log, losses as eager, memory within the plan, faster steps."),
+        _step("Keep it only if it is faster by more than two eager runs differ; save and load a checkpoint, and run an "
+              "evaluation.", "Both work with graphs alive, and the job ends by itself."),
+    ]  # fmt: skip
     return tuple(steps)
 
 

@@ -191,7 +191,7 @@ class _Run:
             expected=advice.expected(self.w, spoken, self.alike),
             memory=memory,
             prerequisites=advice.prerequisites(
-                self.w, plan, spoken, self.judged, [*self.bridge.mended, *self.lm.mended]
+                self.w, spoken._replace(recompute=plan.recompute), self.judged, [*self.bridge.mended, *self.lm.mended]
             ),
             verify=advice.verify(spoken),
         )

@@ -234,7 +234,12 @@ class Base:
 
     def _flags_from_facts(self) -> list[Change]:
         w, known = self.w, _core_fields(self.judged.core_version)
-        found = [to(n, v) for n, v in model_values(w).items() if n in known and v is not False and v != []]
+        usual = self.settings.defaults
+        found = [
+            to(n, _pattern(v) if n in ("moe_layer_freq", "linear_attention_freq") else v)
+            for n, v in model_values(w).items()
+            if n in known and v is not False and v != [] and not (n in usual and usual[n] == v)
+        ]
         found += [to(n, w.values[n]) for n in ("micro_batch_size", "global_batch_size") if n in w.values]
         if w.vp > 1:
             found.append(to("num_virtual_stages_per_pipeline_rank", w.vp))
@@ -304,6 +309,15 @@ class Base:
 
     def dotted(self, name: str) -> str:
         return self.front.dotted(name, self.settings)
+
+
+def _pattern(value: Any) -> Any:
+    """A list of 0 and 1 as Megatron-LM's command line takes it: ([0]*3+[1]*58)."""
+    if not isinstance(value, list):
+        return value
+    from itertools import groupby
+
+    return "(" + "+".join(f"[{bit}]*{len(list(run))}" for bit, run in groupby(value)) + ")"
 
 
 def _argument(flag: str) -> str:
