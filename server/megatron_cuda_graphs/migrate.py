@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from .errors import InputError
 from .frontends import frontend as frontend_of
 from .frontends._base import apply
+from .judge import judge
 from .readers.reading import Reading
 from .releases import Release
 from .rules._rule import Change, to, unset
@@ -26,7 +27,7 @@ from .rules._state import as_list
 from .settings import Settings, module_name
 from .stack import Stack
 from .unknown import Undecidable, is_unknown, require
-from .validate import judge, report
+from .validate import report
 
 __all__ = ["Meaning", "Migrated", "meaning", "migrate", "spelling"]
 

@@ -10,8 +10,8 @@ import pytest
 from megatron_cuda_graphs import Stack, readers, releases, validate_config
 from megatron_cuda_graphs.cli import main
 from megatron_cuda_graphs.errors import InputError
+from megatron_cuda_graphs.judge import judge
 from megatron_cuda_graphs.migrate import Meaning, meaning, migrate, spelling
-from megatron_cuda_graphs.validate import judge
 
 BASE = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "use_te_rng_tracker": True}
 CORES = ("0.14.0", "0.15.3", "0.16.1", "0.17.1", "0.18.2", "0.19.2")

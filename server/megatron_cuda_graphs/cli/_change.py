@@ -33,7 +33,8 @@ def change(args: argparse.Namespace, rows: list[Judged], env: dict[str, str] | N
 
 
 def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, target: Stack | None) -> bool:
-    from ..validate import judge, report
+    from ..judge import judge
+    from ..validate import report
 
     name = row.source.label
     old = row.source.text.decode("utf-8", "replace")

@@ -140,7 +140,8 @@ def _judge(
     args: argparse.Namespace, wanted: list[Stack], env: dict[str, str] | None, accepted: _Accepted
 ) -> Iterator[Judged | Unreadable]:
     from .. import readers
-    from ..validate import judge, report
+    from ..judge import judge
+    from ..validate import report
 
     for source in sources(args.inputs):
         if source.error is not None:

@@ -1,0 +1,71 @@
+"""The smallest change that makes a judged configuration valid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from . import readers
+from .errors import InputError
+from .frontends._base import apply
+from .judge import Judgement, judge
+from .report import EnvFix
+from .rules._rule import Change
+from .unknown import is_unknown
+
+__all__ = ["repair"]
+
+ROUNDS = 16  # a fix can bring the next check to the fore; no configuration needs nearly as many
+
+
+def repair(judgement: Judgement) -> tuple[Any, dict[str, str] | None]:
+    """The input with each error's first fix applied, and the environment for it; (None, None) where none is known.
+
+    A fix can uncover the next check, so this goes round until nothing is wrong; a way that leads nowhere is given
+    up for the next one.
+    """
+    if any(p[1] == "error" for p in judgement.settings.judged.problems):
+        return None, None
+    nested = judgement.reading.frontend != "megatron-lm"
+    current, edits, setenv = judgement, list[Any](), dict[str, str]()
+    seen: set[str] = set()
+    for _ in range(ROUNDS):
+        if not current.errors:
+            break
+        step = _next_step(current, seen)
+        if step is None:
+            return None, None
+        new = current.front.edits(step, current.settings)
+        edits += new
+        setenv |= {f.name: f.value for f in new if isinstance(f, EnvFix)}
+        reading = replace(current.reading, values=apply(current.reading.values, new, nested=nested))
+        env = {**(judgement.env or {}), **setenv} if judgement.env is not None or setenv else None
+        current = judge(replace(reading, env=None), judgement.stack, env)
+    else:
+        return None, None
+    fixed = judgement.reading.edit(edits)
+    known = {k: str(v) for k, v in (judgement.env or {}).items() if not is_unknown(v)}
+    return (None, None) if fixed is None or not _holds(fixed, judgement, setenv) else (fixed, {**known, **setenv})
+
+
+def _holds(fixed: Any, judgement: Judgement, setenv: Mapping[str, str]) -> bool:
+    """Whether an edited text still says what was meant: it is read again. A mapping is what was judged."""
+    if not isinstance(fixed, str):
+        return True
+    try:
+        reading = readers.read(fixed, frontend=judgement.reading.frontend)
+    except InputError:
+        return False
+    env = {**(judgement.env or {}), **setenv} if judgement.env is not None or setenv else None
+    return not judge(reading, judgement.stack, env).errors
+
+
+def _next_step(judgement: Judgement, seen: set[str]) -> list[Change] | None:
+    """The first untried way out of the first error."""
+    for way in judgement.errors[0].fixes:
+        key = repr((judgement.errors[0].rule.id, way))
+        if way and key not in seen:
+            seen.add(key)
+            return way
+    return None
