@@ -82,62 +82,50 @@ def answer(text: str, result: BaseModel) -> CallToolResult:
 
 
 def outline(result: type[BaseModel], depth: int) -> dict[str, Any]:
-    """A result's schema; what lies deeper than `depth`, and the stack, is only typed."""
+    """A result's schema for clients: what lies deeper than `depth` is only typed."""
     schema = result.model_json_schema(mode="serialization")
     schema.get("$defs", {})["Stack"] = {"type": "object"}
     return brief(schema, descriptions=False, depth=depth)
 
 
 def brief(schema: dict[str, Any], *, descriptions: bool, depth: int) -> dict[str, Any]:
-    """A JSON schema without titles, defaults of null and nesting beyond `depth`; references are resolved."""
+    """A JSON schema in the portable subset: no references, one type a node, nothing deeper than `depth`.
+
+    Of an argument that may be null, null goes: leave it out instead. Of a result, what may be null is told at the
+    top only.
+    """
     definitions = schema.get("$defs", {})
 
-    def kind(node: dict[str, Any]) -> list[str]:
-        found = node.get("type")
-        if "const" in node or "enum" in node:
-            found = found or "string"
-        return [found] if isinstance(found, str) else list(found or [])
+    def nullable(node: dict[str, Any]) -> bool:
+        return {"type": "null"} in node.get("anyOf", ())
 
     def walk(node: dict[str, Any], left: int) -> dict[str, Any]:
         while "$ref" in node:
             node = {**definitions[node["$ref"].rpartition("/")[2]], **{k: v for k, v in node.items() if k != "$ref"}}
-        options = node.get("anyOf") or node.get("oneOf")
         made: dict[str, Any] = {}
-        if options:
-            walked = [walk(o, left) for o in options]
-            rest = [w for w in walked if w != {"type": "null"}]
-            nullable = len(rest) < len(walked)
-            if len(rest) == 1:
-                made = rest[0]
-                if nullable and descriptions is False and (types := kind(made)):
-                    made = {
-                        **made,
-                        "type": [*types, "null"],
-                        **({"enum": [*made["enum"], None]} if "enum" in made else {}),
-                    }
-            elif all(set(w) <= {"type"} for w in rest):
-                types = [t for w in rest for t in kind(w)]
-                made = {"type": [*types, *(["null"] if nullable and not descriptions else [])]} if all(rest) else {}
-            else:
-                made = {"anyOf": rest + ([{"type": "null"}] if nullable and not descriptions else [])}
+        if options := node.get("anyOf") or node.get("oneOf"):
+            rest = [walk(o, left) for o in options if o != {"type": "null"} or not descriptions]
+            made = rest[0] if len(rest) == 1 else {"anyOf": rest}
         else:
-            for key in ("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum"):
-                if key in node:
-                    made[key] = node[key]
-            if "properties" in node:
-                if left > 0:
-                    made["properties"] = {k: walk(v, left - 1) for k, v in node["properties"].items()}
-                    if (required := node.get("required")) and (descriptions or left == depth):
-                        made["required"] = required
+            made |= {
+                k: node[k] for k in ("type", "enum", "const", "minimum", "maximum", "exclusiveMinimum") if k in node
+            }
+            if "properties" in node and left > 0:
+                inner = {
+                    k: v for k, v in node["properties"].items() if descriptions or left == depth or not nullable(v)
+                }
+                if inner:
+                    made["properties"] = {k: walk(v, left - 1) for k, v in inner.items()}
+                if (required := node.get("required")) and (descriptions or left == depth):
+                    made["required"] = required
             elif isinstance(extra := node.get("additionalProperties"), dict) and left > 0:
                 made["additionalProperties"] = walk(extra, left - 1)
             if "items" in node and left > 0:
                 made["items"] = walk(node["items"], left - 1)
+        if not made:
+            made = {"anyOf": [{"type": t} for t in ("object", "string", "null")]}  # `fixed`: the input's own shape
         if descriptions:
-            if "description" in node:
-                made["description"] = node["description"]
-            if node.get("default") not in (None, {}, [], ""):
-                made["default"] = node["default"]
+            made |= {k: node[k] for k in ("description", "default") if node.get(k) not in (None, {}, [], "")}
         return made
 
-    return walk({k: v for k, v in schema.items() if k != "$defs" and k != "description"}, depth)
+    return walk({k: v for k, v in schema.items() if k not in ("$defs", "description")}, depth)
