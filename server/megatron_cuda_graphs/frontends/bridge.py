@@ -45,10 +45,10 @@ class Bridge:
         partial = reading.base == "unknown" or isinstance(model, Unknown)
         model = model if isinstance(model, Mapping) else {}
         provider = _class_name(model) or "GPTModelProvider"
-        values = {n: v for n, v in model.items() if n[0] != "_" and n != NESTED_MODEL}
+        values = {n: v for n, v in model.items() if n[:1] != "_" and n != NESTED_MODEL}
         inner = model.get(NESTED_MODEL)
         if isinstance(inner, Mapping):
-            values |= {n: v for n, v in inner.items() if n[0] != "_"}
+            values |= {n: v for n, v in inner.items() if n[:1] != "_"}
         values |= _sections(reading.values)
         written = dict(values)
         for name in GRAPH_LISTS:
