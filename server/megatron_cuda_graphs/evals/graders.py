@@ -1,0 +1,418 @@
+"""The deterministic graders: one function a kind of check, each with the words its mark rests on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from ..errors import InputError
+from ..stack import Stack
+from .configure import Base, Outcome, judge, lookup
+from .model import Answer, Case, Checks, Choice, Claims, Config, Grade, Mark, NumberIs, Place, Quote, Says, Sets, Verdict
+from .settings import GRAPHS, MODULES_FIELD, Setting, settings
+from .text import Sentence, plain, sentences, stance
+from .verdict import polarity, verdict
+from .vocabulary import leaf
+
+__all__ = ["grade"]
+
+
+@dataclass
+class Given:
+    """An answer with its case, read once."""
+
+    case: Case
+    answer: str
+    root: str
+    _bases: dict[str, Base] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        return plain(self.answer)
+
+    @cached_property
+    def sentences(self) -> tuple[Sentence, ...]:
+        return tuple(s for s in sentences(self.text) if s.is_prose)
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        return settings(_without_quotes(self.text, self.case))
+
+    def base(self, stack: Mapping[str, str]) -> Base:
+        checks = self.case.checks
+        key = repr(sorted(stack.items()))
+        if key not in self._bases:
+            self._bases[key] = read_base(self.root, checks, tuple(sorted(stack.items())))
+        return self._bases[key]
+
+
+def read_base(root: str, checks: Checks, stack: tuple[tuple[str, str], ...]) -> Base:
+    """The configuration of a case, for a stack."""
+    text = _file(root, checks.config) if checks.config else None
+    frontend = checks.frontend if checks.frontend != "auto" or text else "core"
+    return Base.read(text, frontend, Stack(**dict(stack)), checks.env)
+
+
+@lru_cache(maxsize=256)
+def _file(root: str, name: str) -> str:
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def grade(case: Case, answer: Answer | str, *, root: str) -> Grade:
+    """Score one answer.
+
+    Args:
+        case: the case.
+        answer: the answer, or its text.
+        root: the folder that the case's files are below.
+    """
+    text = answer.answer if isinstance(answer, Answer) else answer
+    given = Given(case, text, root)
+    marks: list[Mark] = []
+    for check in case.checks.require:
+        passed, evidence = _REQUIRED[check.kind](check, given)
+        marks.append(Mark(check=check.id, passed=passed, evidence=evidence[:300]))
+    for ban in case.checks.forbid:
+        hit = _FORBIDDEN[ban.kind](ban, given)
+        marks.append(Mark(check=ban.id, passed=hit is None, evidence=(hit or "not found")[:300]))
+    if isinstance(answer, Answer) and case.expected_skill is None and answer.used_skill:
+        marks.append(Mark(check="skill-unused", passed=False, evidence="the skill was used"))
+    if not _is_written(given):
+        marks.append(Mark(check="written", passed=False, evidence="a heap of words, not an answer"))
+    return Grade(
+        id=case.id, category=case.checks.category, right=all(m.passed for m in marks), marks=tuple(marks)
+    )
+
+
+def _without_quotes(text: str, case: Case) -> str:
+    """The answer without upstream's message, which often names the remedy: quoting it is not proposing it."""
+    for check in case.checks.require:
+        for message in check.messages if isinstance(check, Quote) else ():
+            words = [re.escape(w) for w in re.findall(r"\w+", message)]
+            for size in range(len(words), max(4, len(words) // 2), -1):
+                pattern = r"[\W_]{1,6}".join(words[:size])
+                text, found = re.subn(pattern, lambda m: re.sub(r"[^\n]", "~", m[0]), text, flags=re.IGNORECASE)
+                if found:
+                    break
+    return text
+
+
+def _is_written(given: Given) -> bool:
+    """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
+    units = sentences(given.text)
+    size = sum(len(u.text) for u in units)
+    return size < 80 or sum(len(u.text) for u in units if u.is_prose) >= 0.5 * size
+
+
+# Required ------------------------------------------------------------------------------------------------------------
+
+Passed = tuple[bool, str]
+
+
+def _verdict(check: Verdict, given: Given) -> Passed:
+    said, where = verdict(given.answer, check.about)
+    return said is check.expect, where or "no verdict found"
+
+
+def _config(check: Config, given: Given) -> Passed:
+    base = given.base(check.stack or given.case.checks.stack)
+    tried: list[str] = []
+    for prefer in ("last", "first"):
+        try:
+            outcome = judge(given.settings, base, prefer)  # type: ignore[arg-type]
+        except InputError as exc:
+            return False, f"no configuration: {exc.message}"
+        wrong = _wrong(check, outcome, base)
+        if wrong:
+            return False, wrong
+        tried.append(", ".join(f"{n}={outcome.get(n)!r}" for n in sorted(outcome.changed)))
+    return True, tried[0] or "unchanged"
+
+
+def _wrong(check: Config, outcome: Outcome, base: Base) -> str | None:
+    """What keeps an outcome from being what must hold; None when nothing does."""
+    if outcome.report is None:
+        if check.impl or check.modules or not outcome.changed:
+            return "no setting proposed"
+    else:
+        errors = outcome.report.errors
+        if check.accepted and errors:
+            return f"{errors[0].name}: {errors[0].message}"
+        fired = {f.name for f in outcome.report.findings if f.severity != "info"} & set(check.free_of)
+        if fired:
+            return f"{min(fired)} still fires"
+        normal = outcome.report.normalized
+        impl = normal.impl if normal else outcome.get("cuda_graph_impl") or _old_impl(outcome)
+        modules = sorted((normal.modules if normal else None) or ())
+        if check.impl is not None and impl not in check.impl:
+            return f"cuda_graph_impl comes out as {impl!r}"
+        if check.modules is not None and modules not in [sorted(m) for m in check.modules]:
+            return f"the modules come out as {modules}"
+    for name, allowed in check.values.items():
+        got = [outcome.get(part) for part in name.split("|")]
+        if not any(_equal(one, value) for one in got for value in allowed):
+            return f"{name} comes out as {got[0]!r}"
+    for name in check.keep:
+        if not _equal(outcome.get(name), lookup(base.values, name)):
+            return f"{name} was changed to {outcome.get(name)!r}"
+    return None
+
+
+def _old_impl(outcome: Outcome) -> str:
+    """megatron-core 0.14 has two switches instead of an implementation."""
+    if outcome.get("external_cuda_graph") in (True, "true"):
+        return "transformer_engine"
+    return "local" if outcome.get("enable_cuda_graph") in (True, "true") else "none"
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list) and isinstance(value, (list, tuple)):
+        return sorted(map(_plain, value)) == sorted(map(_plain, wanted))
+    if isinstance(wanted, list) and isinstance(value, str):
+        return sorted(value.split(",")) == sorted(map(_plain, wanted))
+    return _plain(value) == _plain(wanted)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{float(value):g}"
+    text = str(getattr(value, "name", value))
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text.lower() if text.lower() in ("true", "false", "none") else text
+
+
+def _windows(given: Given, near: str) -> Iterable[tuple[Sentence, ...]]:
+    units = given.sentences
+    if near == "answer":
+        yield units
+        return
+    size = 2 if near == "pair" else 1
+    for number in range(len(units)):
+        yield units[number : number + size]
+
+
+def _says(check: Says, given: Given) -> Passed:
+    for window in _windows(given, check.near):
+        found = [_stated(group, window) for group in check.all]
+        if all(found) and not all(how == "denied" for _, how in found) and not _taken_back(check.unless, window):
+            return True, " … ".join(dict.fromkeys(text for text, _ in found))
+    missing = next((g for g in check.all if not any(_stated(g, w) for w in _windows(given, "sentence"))), None)
+    return False, f"nothing says {missing[0]}" if missing else "said, but not together, or denied"
+
+
+def _taken_back(patterns: Iterable[str], window: Iterable[Sentence]) -> bool:
+    text = " ".join(s.text for s in window)
+    return any(re.search(p, text, re.IGNORECASE) for p in patterns)
+
+
+class _Stated(NamedTuple):
+    text: str
+    how: str
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+_SILENT = _Stated("", "")
+
+
+def _stated(group: Iterable[str], window: Iterable[Sentence], *, conditions: bool = True) -> _Stated:
+    """The sentence of a window in which a pattern of the group matches, best asserted."""
+    denied = _SILENT
+    for unit in window:
+        for pattern in group:
+            for match in re.finditer(pattern, unit.text, re.IGNORECASE):
+                how = _before(unit.text, match.start())
+                if how == "mentioned" and not conditions and _CONDITIONAL.search(unit.text[: match.start()]):
+                    continue
+                if how != "denied":
+                    return _Stated(unit.text, how)
+                denied = _Stated(unit.text, how)
+    return denied
+
+
+_CONDITIONAL = re.compile(r"\b(?:if|unless|whether|suppose|assuming|might|may seem|tempting|one could think|looks like)\b", re.IGNORECASE)
+
+
+def _before(text: str, start: int) -> str:
+    """The stance by what stands before; what stands behind belongs to the pattern."""
+    return stance(text[:start] + " \x00", start)
+
+
+def _quote(check: Quote, given: Given) -> Passed:
+    said, where = verdict(given.answer, "accepted")
+    if said:
+        return False, f"says that it is accepted: {where}"
+    answer = _words(given.text)
+    best, which = 0.0, ""
+    for message in check.messages:
+        wanted = _words(message)
+        share = _share(wanted, answer)
+        if share > best:
+            best, which = share, message
+        if share >= check.share:
+            return True, message
+    return False, f"{best:.0%} of {which!r}"
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9_]+", text.lower())
+
+
+def _share(wanted: list[str], words: list[str]) -> float:
+    """How much of the wanted words stand in one stretch, in order: the longest common subsequence of any window."""
+    if not wanted:
+        return 1.0
+    size, best = len(wanted), 0
+    known = set(wanted)
+    starts = [i for i, w in enumerate(words) if w in known]
+    for start in starts:
+        window = words[start : start + size + max(2, size // 5)]
+        row = [0] * (size + 1)
+        for word in window:
+            previous = 0
+            for j, other in enumerate(wanted, 1):
+                kept = row[j]
+                row[j] = previous + 1 if word == other else max(row[j], row[j - 1])
+                previous = kept
+        best = max(best, row[-1])
+        if best == size:
+            break
+    return best / size
+
+
+_NUMBER = r"(?<![\w.])(?:~|about |roughly )?(-?\d+(?:[.,]\d+)?)\s*"
+
+
+def _number(check: NumberIs, given: Given) -> Passed:
+    outside = ""
+    for unit in given.sentences:
+        if check.near and not re.search(check.near, unit.text, re.IGNORECASE):
+            continue
+        values = [
+            float(m[1].replace(",", "."))
+            for m in re.finditer(_NUMBER + (rf"(?:{check.unit})" if check.unit else ""), unit.text, re.IGNORECASE)
+            if _before(unit.text, m.start()) != "denied"
+        ]
+        inside = [v for v in values if check.low <= v <= check.high]
+        if inside:
+            return True, unit.text
+        if values:
+            outside = unit.text
+    return False, outside or "no such number"
+
+
+_RANK = re.compile(r"\b(?:global[ _-])?rank[ s#:=-]{0,3}(\d+)|\[rank(\d+)\]|\bnode[ #:=-]{0,2}(\d+)\b(?!.*\brank)", re.IGNORECASE)
+_CAUSE = re.compile(
+    r"\b(?:first|root|origin\w*|cause[sd]?|culprit|start(?:s|ed)|beg[aiu]n\w*|guilty|responsible|broke|failed first|raise[sd]?|threw|throws|blame|offend\w+|earliest|hit|hits|died|"
+    r"faulty|trigger\w*|came from|comes from|because)\b", re.IGNORECASE)  # fmt: skip
+_VICTIM = re.compile(
+    r"\b(?:victims?|consequence|follow(?:s|ed|ing|-on)?|time[ds]?[- ]?out|timeouts?|sigterm|sigabrt|wait(?:s|ed|ing)?|only|merely|just|innocent|later|after(?:wards)?|echo\w*|collateral|"
+    r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|healthy|fine|bystander|others?|peer|watchdog|misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
+    re.IGNORECASE,
+)
+
+
+def _place(check: Place, given: Given) -> Passed:
+    named, blamed = False, set[int]()
+    where = ""
+    for unit in given.sentences:
+        for clause in re.split(r"[;,(]|\b(?:while|whereas|but|and the)\b|\s-\s", unit.text):
+            for match in _RANK.finditer(clause):
+                number = int(next(g for g in match.groups() if g is not None))
+                victim = _VICTIM.search(clause) or _before(clause, match.start()) == "denied"
+                if number == check.rank and not (victim and not _CAUSE.search(clause)):
+                    named, where = True, unit.text
+                elif number != check.rank and _CAUSE.search(clause) and not victim:
+                    blamed.add(number)
+    if check.rank is not None and not named:
+        return False, f"rank {check.rank} is not named as the cause"
+    if check.rank is not None and blamed:
+        return False, f"blames rank {min(blamed)}"
+    if check.lines:
+        near = {n + d for n in check.lines for d in (-1, 0, 1)}
+        text = given.text
+        said = [int(m[1]) for m in re.finditer(r"\b(?:lines?|l\.?|ll\.?|at)\s*#?(\d+)\b", text, re.IGNORECASE)]
+        said += [int(m[1]) for m in re.finditer(r"\b(?:txt|log|out|err)(?::|\s*#\s*|\s+line\s+)(\d+)", text)]
+        said += [int(n) for m in re.finditer(r"\blines?\s*(\d+)\s*(?:-|to|and|through)\s*(\d+)", text, re.IGNORECASE) for n in range(int(m[1]), min(int(m[2]), int(m[1]) + 30) + 1)]
+        if not near & set(said):
+            return False, f"line {check.lines[0]} is not named (named: {sorted(set(said))[:6]})"
+    return True, where or "named"
+
+
+def _choice(check: Choice, given: Given) -> Passed:
+    verdicts: dict[str, bool] = {}
+    for unit in given.sentences:
+        label = re.match(r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|run)\w*[a-z ]{0,30})\W*[:=-]\s*(?P<rest>.*)$", unit.text, re.IGNORECASE)
+        if label and polarity(label["label"], "accepted") is not None and re.search(r"\d", label["rest"]):
+            said = polarity(label["label"], "accepted")
+            for item in _items(check.among, label["rest"]):
+                if polarity(_clause_of(label["rest"], item), "accepted") is not False:
+                    verdicts[item] = bool(said)
+            continue
+        for item in _items(check.among, unit.text):
+            said = polarity(_clause_of(unit.text, item), "accepted")
+            if said is None:
+                said = polarity(unit.text, "accepted")
+            if said is not None:
+                verdicts.setdefault(item, said)
+    accepted = sorted(k for k, v in verdicts.items() if v)
+    return accepted == sorted(check.expect), f"accepted: {', '.join(accepted) or 'none named'}"
+
+
+def _items(among: Iterable[str], text: str) -> list[str]:
+    return [i for i in among if re.search(rf"(?<![\w.]){re.escape(i)}(?![\w]|\.\d)", text, re.IGNORECASE)]
+
+
+def _clause_of(text: str, item: str) -> str:
+    for clause in re.split(r";|\b(?:but|while|whereas|however|and only|yet)\b|,(?=\s+(?:and )?(?:only|all|the|every|on|in|\d+\.\d+\.\d+ (?:is|are|rejects|accepts|refuses|fails|raises|takes)))", text):
+        if item in clause:
+            return clause
+    return text
+
+
+# Forbidden -----------------------------------------------------------------------------------------------------------
+
+
+def _sets(ban: Sets, given: Given) -> str | None:
+    for setting in given.settings:
+        if setting.stance != "asserted" or setting.op in ("unset", "drop"):
+            continue
+        names = {GRAPHS: ("cuda_graph_impl",), MODULES_FIELD: ("cuda_graph_modules", "cuda_graph_scope")}.get(setting.field, (leaf(setting.field), setting.field))
+        if not any(re.fullmatch(ban.field, n) for n in names):
+            continue
+        if ban.values == "*":
+            return setting.text
+        for value in ban.values:
+            if _equal(setting.value, value) or (isinstance(setting.value, list) and isinstance(value, str) and value in setting.value):
+                return setting.text
+    return None
+
+
+def _claims(ban: Claims, given: Given) -> str | None:
+    for unit in given.sentences:
+        found = [_stated(group, (unit,), conditions=False) for group in ban.all]
+        if all(f and f.how != "denied" for f in found) and not _taken_back(ban.unless, (unit,)):
+            return unit.text
+    return None
+
+
+_REQUIRED: dict[str, Callable[[Any, Given], Passed]] = {
+    "verdict": _verdict,
+    "config": _config,
+    "says": _says,
+    "quote": _quote,
+    "number": _number,
+    "place": _place,
+    "choice": _choice,
+}
+_FORBIDDEN: dict[str, Callable[[Any, Given], str | None]] = {"sets": _sets, "claims": _claims}

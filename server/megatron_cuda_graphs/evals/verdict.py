@@ -1,0 +1,100 @@
+"""Yes-or-no statements of an answer: is a configuration accepted, are graphs to blame, does something happen."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from .text import Sentence, plain, sentences
+
+__all__ = ["About", "polarity", "verdict"]
+
+About = Literal["accepted", "graph"]
+
+_REJECT = re.compile(
+    r"\b(?:reject(?:s|ed|ion)?|refus(?:es|ed|al)|(?:will|would|does|do|did|can|could|is|are) ?(?:not|n't) (?:be )?(?:start\w*|run|construct\w*|validat\w*|pass\w*|build|built|"
+    r"work|accept\w*|valid|get (?:past|through|that far)|load|launch|survive|come up|ok|okay|fine|allowed|supported|make it)|"
+    r"won't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|doesn't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|"
+    r"can't (?:start|run|construct|validate|pass|build|work|launch)|cannot (?:start|run|construct|validate|pass|build|work|launch|be (?:used|constructed|combined))|isn't (?:valid|accepted|ok|fine)|"
+    r"fail(?:s|ed|ure|ing)?|rais(?:es|ed|ing)|throws?|threw|crash(?:es|ed)?|assert(?:s|ed)|invalid|illegal|dies|died|blows up|aborts?|errors? out|stops? (?:with|at|in|before|because)|breaks?|broken|"
+    r"unusable|dead on arrival|\w*Error\b|no-go|trips?|hits? (?:the|an?) (?:assert\w*|check|guard))\b",
+    re.IGNORECASE,
+)
+_ACCEPT = re.compile(
+    r"\b(?:accept(?:s|ed|able)|valid(?!at)|(?:starts?|runs?|constructs?|validates?|passes|loads?|launches|builds?|works|trains?)(?: (?:up|through|cleanly|fine|ok|okay|as is|as it is|unchanged|without (?:error|complaint|an error|a word)))?|"
+    r"no errors?|nothing (?:is )?raise[sd]?|goes? through|gets? through|does not (?:raise|fail|crash)|doesn't (?:raise|fail|crash)|will not (?:raise|fail)|won't (?:raise|fail)|fine|legal|ok(?:ay)?|clean(?:ly)?|"
+    r"comes? up|takes it|not (?:rejected|refused)|survives?)\b",
+    re.IGNORECASE,
+)
+_NOT_GRAPH = re.compile(
+    r"\b(?:(?:not|n't|never|nothing|isn't|aren't|wasn't|no)\b[^.;:]{0,40}\b(?:CUDA[- ]?)?graphs?\b|(?:CUDA[- ]?)?graphs?\b[^.;:,]{0,40}\b(?:innocent|not (?:to blame|the (?:cause|culprit|problem|reason|issue)|involved|at fault|responsible|related|implicated)|"
+    r"(?:are|is|were|was)(?: not|n't) (?:to blame|the|involved|at fault|responsible|related|implicated|what|why)|unrelated|irrelevant|bystanders?|(?:have|has|had) nothing to do|play(?:s|ed)? no|a red herring|beside the point|incidental|exonerated|off the hook|cleared)|"
+    r"unrelated to (?:the )?(?:CUDA[- ]?)?graphs?|nothing to do with (?:the |CUDA )?(?:CUDA[- ]?)?graphs?|independent of (?:the )?(?:CUDA[- ]?)?graphs?|not_cuda_graph\w*|ordinary (?:data|out[- ]of[- ]memory|OOM|Python|loader|I/O|failure|error|host)|regardless of (?:the )?(?:CUDA[- ]?)?graphs?|with or without (?:CUDA[- ]?)?graphs?)",
+    re.IGNORECASE,
+)
+_IS_GRAPH = re.compile(
+    r"\b(?:cuda_graph_failure|(?:is|was|yes)\b[^.;]{0,25}\b(?:a|the|an?) (?:genuine |real |true )?(?:CUDA[- ]?)?graphs?[- ](?:failure|problem|issue|capture|bug|error|related)|(?:CUDA[- ]?)?graphs? (?:capture|replay) (?:failed|failure|broke|fails|died|was invalidated|is what)|"
+    r"(?:because of|due to|caused by|blame|from|by|during|in|inside|while|under)\b[^.;]{0,40}\b(?:CUDA[- ]?)?(?:graph|graphs|captur\w+|replay\w*)\b|(?:graph|graphs) (?:are|is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible|involved)|captur(?:e|ed|ing)\b)",
+    re.IGNORECASE,
+)
+_YES = re.compile(r"^\W*(?:(?:yes|yep|correct|right|indeed|true)\b|(?:it|they|this|that) (?:does|do|will|is)(?:\W*$|[.:,;-]))", re.IGNORECASE)
+_NO = re.compile(r"^\W*(?:(?:it|they|this|that) (?:does|do|will|would|is|are)(?: not|n't)(?=\W*$|[.:,;-])|no|nope|not (?:as is|as it stands|as written|on|with|in|quite|yet)|false|negative)\b", re.IGNORECASE)
+_AFTERWARDS = re.compile(
+    r"\b(?:with (?:that|this|these|those|the) (?:change|fix|edit|two|one|in place)\w*|after (?:that|this|the (?:change|fix))|then it|once (?:that|this|you|it)|fixed|to make it|so that it|would then|"
+    r"instead|if you|should you|had (?:it|you)|otherwise|alternatively|whereas on|on (?:older|newer|other) releases?|"
+    r"to (?:get|make|have) (?:it|this|them)|the (?:smallest|minimal|least) (?:change|edit|fix))\b",
+    re.IGNORECASE,
+)
+
+
+def polarity(text: str, about: About) -> bool | None:
+    """What one sentence says: True for accepted or a graph failure, False for the opposite, None for neither."""
+    if about == "graph":
+        if _NOT_GRAPH.search(text):
+            return False
+        return True if _IS_GRAPH.search(text) else None
+    reject, accept = _REJECT.search(text), _ACCEPT.search(text)
+    if reject and accept:
+        inside = reject.start() <= accept.start() < reject.end()
+        negated = re.search(r"\b(?:not|never|n't|no|nothing|neither|without|isn't|doesn't|won't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE)
+        if accept.start() <= reject.start() < accept.end():
+            return True
+        if negated and not inside:
+            return True
+        return reject.start() > accept.start() and not inside
+    if reject:
+        negated = re.search(r"(?:\b(?:not|never|no|nothing|neither|without)|n't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE)
+        return bool(negated)
+    if accept:
+        negated = re.search(r"(?:\b(?:not|never|no longer|neither|cannot|hardly|nothing)|n't)\b[^,;.]{0,18}$", text[: accept.start()], re.IGNORECASE)
+        return not negated
+    return None
+
+
+def verdict(answer: str, about: About) -> tuple[bool | None, str]:
+    """The answer's verdict and the sentence that gives it: the first sentence that commits itself.
+
+    A leading yes or no counts for "accepted" questions, which ask whether something starts. What would hold after a
+    change is passed over.
+    """
+    units: tuple[Sentence, ...] = sentences(plain(answer))
+    for unit in units:
+        text = unit.text
+        text = re.sub(r"^\W*(?:\*\*)?(?:verdict|answer|result|short answer|tl;dr|conclusion|status|outcome)\W*[:-]\s*", "", text, flags=re.IGNORECASE)
+        if about == "accepted":
+            if _NO.match(text):
+                return False, unit.text
+            if _YES.match(text):
+                return True, unit.text
+        elif _NO.match(text) and re.match(r"^\W*no\b", text, re.IGNORECASE):
+            return False, unit.text
+        elif _YES.match(text):
+            return True, unit.text
+        if about == "accepted" and _AFTERWARDS.search(text):
+            head = _AFTERWARDS.split(text)[0]
+            said = polarity(head, about) if len(head) > 15 else None
+        else:
+            said = polarity(text, about)
+        if said is not None:
+            return said, unit.text
+    return None, ""

@@ -1,0 +1,176 @@
+"""Write kits for fresh answerers, and turn what they answered into evals/recorded/.
+
+    python tools/make_answer_kit.py write --out DIR [--each 24] [--answerers 3]
+    python tools/make_answer_kit.py record DIR --date 2026-11-29 --model NAME [--conditions TEXT]
+
+A kit is one folder an answerer: PROMPT.md (the questions with their files, no ground truth), files/, and a place for
+answers.jsonl. Half of the kits say to use the skill and its tools, half leave both out; the cases are dealt so that
+answerer k of each half has the same ones. `record` refuses answers to cases that the kit does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "server"))
+
+from megatron_cuda_graphs.errors import InputError, UserError  # noqa: E402
+from megatron_cuda_graphs.evals.cases import load_answers, load_cases  # noqa: E402
+from megatron_cuda_graphs.evals.model import Case  # noqa: E402
+
+ARMS = ("with", "without")
+INTRO = """\
+# Questions
+
+Below are {count} questions of people who train large models. Answer each as you would answer a colleague: short, concrete
+and complete, with the settings, messages, numbers or places that it asks for. Files that a question names are in
+`files/` beside this text; read them where they are.
+
+{arm}
+Do not read anything else about these questions: no test, grader, evaluation case or recorded answer, no source
+repository of this tool, and none of the other folders beside this one.
+
+Write your answers to `answers.jsonl` in this folder, one JSON object a line, in any order:
+
+    {{"id": "<the question's id>", "answer": "<your answer, Markdown>", "used_skill": {used}, "tool_calls": <number>,
+      "seconds": <how long this question took you, roughly>}}
+
+`used_skill` says whether you read the skill or called one of its tools for this question; `tool_calls` counts calls of
+its tools or commands. Leave `seconds` out if you can't tell. Give every question an answer; where you are not sure, say
+what you think is right.
+"""
+WITH = """\
+You have a skill and its tools. Read `{skill}` first. The tools are commands: `{command} validate`, `recommend`,
+`diagnose`, `explain`, `stack` (each has --help), the same as the MCP server's tools. Use them wherever they help; a
+question may also be none of the skill's business, then leave it alone. Not `{command} eval`.
+"""
+WITHOUT = """\
+Answer from what you know. You have no tools for this subject: run no command but those that read `files/` and write
+`answers.jsonl`, don't look anything up, and don't install or import any package.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    write = commands.add_parser("write")
+    write.add_argument("--out", type=Path, required=True)
+    write.add_argument("--each", type=int, default=25, help="cases an answerer")
+    write.add_argument("--answerers", type=int, default=3, help="answerers an arm")
+    write.add_argument("--seed", type=int, default=1)
+    write.add_argument("--skill", default=str(ROOT / "SKILL.md"))
+    write.add_argument("--command", default="megatron-cuda-graphs")
+    write.set_defaults(run=write_kits)
+    record = commands.add_parser("record")
+    record.add_argument("kits", type=Path)
+    record.add_argument("--out", type=Path, default=ROOT / "evals" / "recorded")
+    record.add_argument("--date", required=True)
+    record.add_argument("--model", required=True, help="the model, by its public name")
+    record.add_argument("--conditions", default="", help="what else to know of how the answers came about")
+    record.set_defaults(run=record_kits)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.run(args))
+    except UserError as exc:
+        print(exc, file=sys.stderr)
+        return exc.exit_code
+
+
+def deal(cases: list[Case], each: int, hands: int, seed: int) -> list[list[Case]]:
+    """Cases dealt to `hands` answerers, `each` a hand: every category in every hand, all cases used if they fit."""
+    rng = random.Random(seed)
+    by_category: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=lambda c: c.id):
+        by_category.setdefault(case.checks.category, []).append(case)
+    deck: list[Case] = []
+    for group in by_category.values():
+        rng.shuffle(group)
+        deck += group
+    # Dealing the deck round, category by category, gives every hand its share of each.
+    piles: list[list[Case]] = [deck[k::hands] for k in range(hands)]
+    for k, pile in enumerate(piles):
+        spare = [c for c in deck if c not in pile]
+        rng.shuffle(spare)
+        pile += spare[: max(0, each - len(pile))]
+        piles[k] = pile[:] if len(pile) <= each else _thin(pile, each)
+        rng.shuffle(piles[k])
+    return piles
+
+
+def _thin(pile: list[Case], size: int) -> list[Case]:
+    step = len(pile) / size
+    return [pile[int(i * step)] for i in range(size)]
+
+
+def write_kits(args: argparse.Namespace) -> int:
+    """Write the kits of both arms."""
+    cases = list(load_cases(str(ROOT / "evals" / "evals.json")).values())
+    for number, hand in enumerate(deal(cases, args.each, args.answerers, args.seed), 1):
+        for arm in ARMS:
+            folder = args.out / f"{arm}-{number}"
+            (folder / "files").mkdir(parents=True, exist_ok=True)
+            head = WITH.format(skill=args.skill, command=args.command) if arm == "with" else WITHOUT
+            used = "<true or false>" if arm == "with" else "false"
+            parts = [INTRO.format(count=len(hand), arm=head, used=used)]
+            for case in hand:
+                named = []
+                for file in case.artefacts:
+                    shutil.copyfile(ROOT / "evals" / file, folder / file)
+                    named.append(f"`{file}`")
+                files = f"\nFiles: {', '.join(named)}\n" if named else ""
+                parts.append(f"\n## {case.id}\n{files}\n{case.question}\n")
+            (folder / "PROMPT.md").write_text("".join(parts), encoding="utf-8")
+            about = {"arm": arm, "answerer": f"{arm}-{number}", "cases": [c.id for c in hand]}
+            (folder / "kit.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            print(f"{folder}: {len(hand)} questions")
+    return 0
+
+
+def record_kits(args: argparse.Namespace) -> int:
+    """Read every kit's answers into one recorded file an answerer."""
+    kits = sorted(args.kits.glob("*/kit.json"))
+    if not kits:
+        raise InputError("holds no kits.", path=str(args.kits), hint="Expected folders with kit.json.")
+    for file in kits:
+        kit = json.loads(file.read_text(encoding="utf-8"))
+        source = file.with_name("answers.jsonl")
+        if not source.is_file():
+            print(f"{file.parent}: no answers.jsonl yet; left out")
+            continue
+        answers = load_answers(source)
+        strange = sorted({a.id for a in answers} - set(kit["cases"]))
+        if strange:
+            raise InputError(f"answers cases that are not in its kit: {', '.join(strange)}.", path=str(source))
+        missing = sorted(set(kit["cases"]) - {a.id for a in answers})
+        if missing:
+            print(f"{file.parent}: no answer to {', '.join(missing)}; they will count as wrong")
+        given = {a.id: a for a in answers}
+        rows = []
+        for case in kit["cases"]:
+            row = given[case].model_dump(exclude_none=True) if case in given else {"id": case, "answer": ""}
+            row.pop("arm", None), row.pop("answerer", None), row.pop("label", None)
+            rows.append(row)
+        recorded = {
+            "arm": kit["arm"],
+            "answerer": kit["answerer"],
+            "date": args.date,
+            "model": args.model,
+            "conditions": args.conditions,
+            "answers": rows,
+        }
+        args.out.mkdir(parents=True, exist_ok=True)
+        target = args.out / f"{args.date}-{kit['answerer']}.json"
+        target.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{target}: {len(rows)} answers")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
