@@ -177,7 +177,11 @@ def dropout_needs_rng_tracker(s: Settings) -> Any:
     text="CUDA Graphs are not supported without TE.",
     fields=("cuda_graph_impl", "external_cuda_graph"),
     says="transformer_engine graphs are made by Transformer Engine, which is not installed.",
-    fixes=lambda s: [state.set_impl(s, "local")] if s.core >= (0, 15) else [],
+    fixes=lambda s: (
+        [state.set_impl(s, "local"), state.set_impl(s, "none")]
+        if s.core >= (0, 15)
+        else [[unset("external_cuda_graph"), to("enable_cuda_graph", True)], [unset("external_cuda_graph")]]
+    ),
     failure_mode="te_missing_or_old",
     evidence="source",
 )
