@@ -52,8 +52,8 @@ _KEEPS = ("full", "full_iteration", "full_iteration_inference")
 class Problem(NamedTuple):
     """Something that makes parse_args stop.
 
-    kind: "choice", "value", "missing", "name" (an enum's member that is not there) or "extra" (words or flags that no
-    argument takes); message: argparse's own text, or the KeyError's.
+    kind: "choice", "value", "missing", "name" (an enum's member that is not there), "extra" (a word that no argument
+    takes) or "unknown" (a flag that is not the parser's own); message: argparse's own text, or the KeyError's.
     """
 
     kind: str
@@ -91,6 +91,7 @@ class MegatronLM:
             flag = known.get(name)
             if flag is None:
                 unknown.append(name)
+                extras.append(Problem("unknown", name, "", "", ""))
                 continue
             given[flag.dest] = (*given.get(flag.dest, ()), name)
             values[flag.dest] = _value(flag, tokens, core, problems, extras)

@@ -126,9 +126,11 @@ def _kind(chosen: Invocation, args: Arguments) -> Kind:
     program = chosen.program
     if program.startswith(("megatron ", "swift.cli._megatron")) or "--megatron_extra_kwargs" in args.flags:
         return "ms-swift"
-    if program in perf_harness.PROGRAMS or args.flags.keys() & perf_harness.TELLING:
-        return "perf-harness"
     hyphens = sum("-" in flag[2:] for flag in args.flags)
+    telling = args.flags.keys() & perf_harness.TELLING
+    # One such name among Megatron-LM's flags is a flag of Megatron-LM, misspelt.
+    if program in perf_harness.PROGRAMS or len(telling) > hyphens / 3:
+        return "perf-harness"
     return "overrides" if args.overrides and len(args.overrides) >= hyphens else "flags"
 
 

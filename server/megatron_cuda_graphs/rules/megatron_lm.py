@@ -196,12 +196,17 @@ def _refused(s: Settings) -> list[str]:
 
 
 def _all_extras(s: Settings) -> str:
-    """argparse's list: unknown flags with the words behind them, and words that no flag takes."""
+    """argparse's list: unknown flags with the words behind them, and words that no flag takes, as they stand."""
+    refused = _refused(s)
     words: list[str] = []
-    for flag in _refused(s):
-        tokens = s.written.get(flag)
-        words += [flag, *(str(t) for t in tokens if not isinstance(t, Unknown))] if isinstance(tokens, list) else [flag]
-    return " ".join([*words, *(p.token for p in s.v["args.extras"])])
+    for extra in s.v["args.extras"]:
+        if extra.kind == "extra":
+            words.append(extra.token)
+        elif extra.flag in refused:
+            tokens = s.written.get(extra.flag)
+            words.append(extra.flag)
+            words += [str(t) for t in tokens if not isinstance(t, Unknown)] if isinstance(tokens, list) else []
+    return " ".join(words)
 
 
 @rule(
@@ -250,7 +255,7 @@ def unrecognized_argument(s: Settings) -> Any:
 )
 def word_without_flag(s: Settings) -> Any:
     """A switch takes no value: `--bf16` is right, `--bf16 True` is not."""
-    extras: list[Problem] = s.v["args.extras"]
+    extras = [p for p in s.v["args.extras"] if p.kind == "extra"]
     if not extras:
         return False
     flag = extras[0].flag
