@@ -132,8 +132,14 @@ def _upstream(finding: Finding, stack: Any) -> Upstream | None:
     text = finding.candidate.text if finding.candidate else None
     if text is None:
         return None
-    field = {"megatron-core": "megatron_core", "megatron-bridge": "megatron_bridge", "transformer-engine": "transformer_engine"}
-    given = getattr(stack, field.get(text.package, ""), None) if stack is not None else None
+    given = None
+    if stack is not None:
+        judged = stack.judged("bridge" if stack.megatron_bridge else "core")
+        given = {
+            "megatron-core": judged.core_version,
+            "megatron-bridge": judged.bridge_version,
+            "transformer-engine": stack.transformer_engine,
+        }.get(text.package)
     message = finding.events[0].message if finding.events and finding.candidate and finding.candidate.how == "text" else ""
     return Upstream(
         package=text.package,

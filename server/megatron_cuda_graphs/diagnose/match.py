@@ -145,7 +145,7 @@ class Index:
         """Texts that a message begins to say and is cut off in: the text and how many fixed characters stand there."""
         for text in self.long:
             head = text.parts[0]
-            at = said.rfind(head[:10])
+            at = said.find(head[:10])
             if at < 0 or len(head) < 6:
                 continue
             end, matched = at, 0

@@ -13,6 +13,7 @@ from .text import squash
 __all__ = ["Finding", "Reasoning", "reason"]
 
 QUOTE = 400  # characters of a quoted line
+CHAIN = 12  # exceptions of one chain that are looked at, the root first
 SURE = 0.5  # from here on a mode decides the verdict
 
 # Functions that capture, and functions that replay, by file.
@@ -163,7 +164,9 @@ def _chains(log: Log, events: list[Event]) -> list[_Chain]:
     grouped: dict[tuple[str | None, int | None, int], _Chain] = {}
     for event in events:
         key = (event.path, event.rank, event.chain)
-        grouped.setdefault(key, _Chain([], key)).events.append(event)
+        chain = grouped.setdefault(key, _Chain([], key))
+        if len(chain.events) < CHAIN:
+            chain.events.append(event)
     return list(grouped.values())
 
 

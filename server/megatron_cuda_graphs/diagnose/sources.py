@@ -37,6 +37,7 @@ SMALL = 1 << 20  # inputs up to this size are read whole
 BUFFER = 1 << 20
 EDGE = 1 << 17  # bytes of the head and of the tail that are always read
 LINE_BYTES = 1 << 14
+DENSE = 2_048  # hits of one trigger in one buffer
 SAME = 256  # lines alike but for digits that are looked at in one file
 EXPANSION = 100  # a compressed file is read up to this multiple of its size
 FILES = 20_000
@@ -303,8 +304,19 @@ def _large(source: Source, stream: Any, on_read: Callable[[int], None]) -> Itera
         hits: list[tuple[int, int]] = []
         for word, after in TRIGGERS.items():
             pos = find(word, 0, cut)
+            count, same, before = 0, 0, b""
             while pos >= 0:
-                hits.append((pos, after))
+                count += 1
+                if count > DENSE:  # a flood: look at a line only where it differs from the one before
+                    around = bytes(buffer[max(pos - 24, 0) : pos + 40])
+                    same = same + 1 if around == before else 0
+                    if not same:
+                        hits.append((pos, after))
+                        before = around
+                    elif same > 64:
+                        pos = min(pos + 4_096, cut)
+                else:
+                    hits.append((pos, after))
                 pos = buffer.find(b"\n", pos, cut)
                 if pos < 0:
                     break

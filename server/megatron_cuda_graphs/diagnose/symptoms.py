@@ -26,7 +26,7 @@ def described(text: str, index: Index) -> list[tuple[str, float]]:
     for mode, groups in index.symptoms:
         weight = 0.0
         for group in groups:
-            hits = [word for word in group if _pattern(word).search(low)]
+            hits = [word for word in group if word[:4].rstrip() in low and _pattern(word).search(low)]
             if not hits:
                 break
             weight += 1 + 0.04 * max(map(len, hits)) + 0.15 * min(len(hits) - 1, 2)
