@@ -57,7 +57,7 @@ class Bench:
         self.repo = self.top / NAME  # the committed tree, as others get it
         self.wheel = Path()
         self.venv = self.top / "venv"
-        self.modules = Path(os.environ.get("CLIENTS_NPM", str(self.top / "npm"))) / "node_modules"
+        self.modules = Path(os.environ.get("CLIENTS_NPM") or self.top / "npm") / "node_modules"
 
     def run(self, *argv: object, says: str | None = None, code: int = 0, cwd: Path | None = None, quiet: bool = False,
             timeout: int = 300) -> str:  # fmt: skip
