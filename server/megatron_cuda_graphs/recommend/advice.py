@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from ..judge import Hit
 from ..stack import Judged
-from ..validate import Hit
 from .knowledge import MEASURED, Measured, Practice
 from .model import Assumption, Effect, Prerequisite, Step, WorthIt
 from .plans import PLANS, Plan, shown
@@ -64,7 +64,7 @@ def _applies(entry: Measured, w: Workload, plan: Plan) -> bool:
         return False
     if traits.get("packed") is not None and traits["packed"] != w.packed:
         return False
-    if traits.get("drop_and_pad") and not w.drop_and_pad or traits.get("pipelined") and w.pp == 1:
+    if (traits.get("drop_and_pad") and not w.drop_and_pad) or (traits.get("pipelined") and w.pp == 1):
         return False
     if "memory_gb" in traits and w.memory_gb > traits["memory_gb"]:
         return False

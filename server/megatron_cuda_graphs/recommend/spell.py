@@ -6,7 +6,6 @@ Both shapes are judged by the rules before anything is returned, so what is writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from .. import fields
 from ..errors import InputError
 from ..frontends import frontend as frontend_of
 from ..frontends._base import apply
+from ..judge import Hit, Judgement, Values, fill, judge
 from ..migrate import FIELDS, spelling
 from ..readers.reading import Frontend, Member, Reading
 from ..rules import Rule
@@ -21,7 +21,6 @@ from ..rules._rule import Change, setenv, to, unset
 from ..settings import Settings
 from ..stack import Judged, Stack
 from ..unknown import is_unknown
-from ..validate import Hit, Judgement, _fill, _Values, judge
 from .facts import MODEL
 from .lean import clean
 from .plans import PLANS, Plan
@@ -285,7 +284,7 @@ class Base:
         refused = None
         if judgement:
             hit = judgement.errors[0] if judgement.errors else self._silent(judgement)
-            refused = (hit.rule, _fill(hit.rule.says, _Values(hit.values, judgement.settings))) if hit else None
+            refused = (hit.rule, fill(hit.rule.says, Values(hit.values, judgement.settings))) if hit else None
         return Spelled(values, found, refused)
 
     def _takes(self, name: str) -> bool:
