@@ -165,7 +165,12 @@ def _fields(cls: Class) -> dict[str, tuple[Class, ast.AnnAssign]]:
     for base in reversed(cls.mro):
         for name, node in base.fields.items():
             found[name] = (base, node)
-    return found
+    return {name: held for name, held in found.items() if not _not_init(held[1])}
+
+
+def _not_init(node: ast.AnnAssign) -> bool:
+    init = _field_arguments(node.value).get("init")
+    return isinstance(init, ast.Constant) and init.value is False
 
 
 def _argparse_meta(value: ast.expr | None) -> ast.Dict | None:

@@ -168,6 +168,12 @@ def _renamed(s: Settings, flag: str) -> list[Change] | None:
     return [unset(flag), to(guess, words or True)]
 
 
+def _replaced(s: Settings, flag: str) -> list[list[Change]]:
+    """Ways out for one flag: what it is called here, and leaving it out."""
+    renamed = _renamed(s, flag)
+    return [*([renamed] if renamed else []), [unset(flag)]]
+
+
 def _negative(flag: str) -> bool:
     return flag.startswith(("--no-", "--disable-"))
 
@@ -219,6 +225,7 @@ def _all_extras(s: Settings) -> str:
     text="unrecognized arguments: {extras}",
     fields=(),
     says="This release has no {flag}.{why}",
+    fixes=lambda s: [way for flag in _refused(s)[:1] for way in _replaced(s, flag)],
     failure_mode="not_cuda_graph_config",
     evidence="source",
     stops=True,
@@ -233,10 +240,27 @@ def unrecognized_argument(s: Settings) -> Any:
         other = next((c.name for c in renamed or () if c.op == "set"), None)
         why = f" It exists from {span[0]} to {span[1]}." if span else f" Did you mean {other}?" if other else ""
         found.append({
-            "flag": flag, "why": why, "extras": _all_extras(s), "_fields": (flag,),
-            "_fixes": [*([renamed] if renamed else []), [unset(flag)]],
+            "flag": flag, "why": why, "extras": _all_extras(s), "_fields": (flag,), "_fixes": _replaced(s, flag),
         })  # fmt: skip
     return found
+
+
+def _behind(s: Settings) -> tuple[str, list[str], list[str]]:
+    """The first flag with words behind it that it does not take; those words, and the ones that it does."""
+    extras = [p for p in s.v["args.extras"] if p.kind == "extra"]
+    if not extras:
+        return "", [], []
+    flag = extras[0].flag
+    words = [p.token for p in extras if p.flag == flag]
+    tokens = require(s.v["args.words"].get(flag, []))
+    return flag, words, [str(t) for t in tokens[: len(tokens) - len(words)]]
+
+
+def _fix_behind(s: Settings) -> Iterator[list[Change]]:
+    flag, words, kept = _behind(s)
+    if s.core < (0, 16) and flag == "--cuda-graph-scope" and "attn" in words and kept != ["full_iteration"]:
+        kept = ["attn"]
+    yield [to(flag, kept or True)]
 
 
 @rule(
@@ -249,25 +273,18 @@ def unrecognized_argument(s: Settings) -> Any:
     text="unrecognized arguments: {extras}",
     fields=(),
     says="No argument takes {words}, which stands behind {flag}{switch}.",
+    fixes=_fix_behind,
     failure_mode="not_cuda_graph_config",
     evidence="source",
     stops=True,
 )
 def word_without_flag(s: Settings) -> Any:
     """A switch takes no value: `--bf16` is right, `--bf16 True` is not."""
-    extras = [p for p in s.v["args.extras"] if p.kind == "extra"]
-    if not extras:
-        return False
-    flag = extras[0].flag
-    words = [p.token for p in extras if p.flag == flag]
-    tokens = require(s.v["args.words"].get(flag, []))
-    kept = [str(t) for t in tokens[: len(tokens) - len(words)]]
-    change = to(flag, kept or True)
-    if s.core < (0, 16) and flag == "--cuda-graph-scope":
-        change = to(flag, ["attn"] if "attn" in [*kept, *words] and s.cuda_graph_scope != "full_iteration" else kept)
-    return {
-        "flag": flag, "words": " ".join(words), "switch": "" if kept else "; that is a switch without a value",
-        "extras": _all_extras(s), "_fields": (extras[0].dest,), "_fixes": [[change]],
+    flag, words, kept = _behind(s)
+    switch = "" if kept else "; that is a switch without a value"
+    dest = next((p.dest for p in s.v["args.extras"] if p.flag == flag), "")
+    return flag and {
+        "flag": flag, "words": " ".join(words), "switch": switch, "extras": _all_extras(s), "_fields": (dest,),
     }  # fmt: skip
 
 
