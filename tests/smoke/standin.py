@@ -38,7 +38,11 @@ def result(eager: float = 10.0, replay: float = 2.5, wrong: bool = False) -> dic
     side = {"busy_ms": 2.4, "fwd_bwd_busy_ms": 2.0, "kernels": 300}
     return {
         "samples": {
-            "eager": {"step": [eager + 0.01 * i for i in range(n)], "fwd_bwd": [eager - 1] * n, "issued": [eager - 1] * n},
+            "eager": {
+                "step": [eager + 0.01 * i for i in range(n)],
+                "fwd_bwd": [eager - 1] * n,
+                "issued": [eager - 1] * n,
+            },
             "replay": {"step": [replay + 0.001 * i for i in range(n)], "fwd_bwd": [replay - 0.4] * n},
         },
         "block": 5,
@@ -90,7 +94,7 @@ def main() -> None:
     channel.progress("capture", 0.4, "capturing")
     print(f"rank {rank}: a line of output", flush=True)
     if how == "garbage":
-        os.write(channel._fd, b"not json\n[1,2]\n{\"type\": 7}\n\xff\xfe\n" + b"[" * 5000 + b"\n")
+        os.write(channel._fd, b'not json\n[1,2]\n{"type": 7}\n\xff\xfe\n' + b"[" * 5000 + b"\n")
     if how == "segv" and last:
         signal.signal(signal.SIGSEGV, signal.SIG_DFL)
         ctypes.string_at(0)

@@ -229,3 +229,58 @@ def test_faults_have_hooks_for_every_moment():
         assert isinstance(made, faults.Fault), name
     with pytest.raises(ValueError, match="there is no fault"):
         faults.get("nope", "torch")
+
+
+# The user's own configuration, in the shapes validate_config reads.
+
+
+@pytest.mark.parametrize(
+    ("config", "expected", "tier", "modules"),
+    [
+        (
+            {
+                "num_layers": 48, "hidden_size": 2048, "num_attention_heads": 32, "num_moe_experts": 128,
+                "moe_ffn_hidden_size": 768, "cuda_graph_impl": "transformer_engine",
+                "cuda_graph_modules": ["attn", "moe_router"],
+            },
+            {"hidden_size": 2048, "num_moe_experts": 128, "moe_ffn_hidden_size": 768},
+            "megatron-te",
+            ["attn", "moe_router"],
+        ),
+        (
+            "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 8192 "
+            "--micro-batch-size 1 --swiglu --disable-bias-linear --cuda-graph-impl full_iteration --te-rng-tracker",
+            {"hidden_size": 4096, "gated_linear_unit": True, "activation_func": "silu", "add_bias_linear": False},
+            "megatron-full-iteration",
+            None,
+        ),
+        (
+            "model:\n  num_layers: 4\n  hidden_size: 1024\n  num_attention_heads: 16\n  cuda_graph_impl: local\n"
+            "  cuda_graph_scope: [full_iteration]\nrng:\n  te_rng_tracker: true\ntrain:\n  micro_batch_size: 2\n",
+            {"hidden_size": 1024, "micro_batch_size": 2, "use_te_rng_tracker": True},
+            "megatron-full-iteration",
+            ["full_iteration"],
+        ),
+    ],
+)  # fmt: skip
+def test_your_own_configuration_is_read_and_scaled(config, expected, tier, modules):
+    from megatron_cuda_graphs.smoke.plan import tier_of
+
+    asked = SmokeRequest(config=config)
+    work, graphs = workload.resolve(asked, 139.8)
+    assert {k: work.fields[k] for k in expected} == expected
+    assert tier_of(asked, graphs, "megatron-te") == tier
+    assert graphs["modules"] == modules
+    assert workload.gib_needed(work.fields) < 139.8
+
+
+def test_bridges_missing_tracker_is_kept_missing():
+    text = "model:\n  num_layers: 2\n  hidden_size: 64\n  num_attention_heads: 4\n  cuda_graph_impl: local\n"
+    work, _ = workload.resolve(SmokeRequest(config=text), None)
+    assert work.fields["use_te_rng_tracker"] is False
+
+
+@pytest.mark.parametrize("text", ["}{", "foo: 1", "\0\1", ""])
+def test_a_configuration_that_is_none_is_an_input_error(text):
+    with pytest.raises(InputError):
+        workload.resolve(SmokeRequest(config=text), None)

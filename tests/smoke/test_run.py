@@ -290,16 +290,15 @@ def test_killing_the_worker_is_reported(fake_gpus, tmp_path):
         def progress(p):
             if p.phase == "capture":
                 for pid in carrying(process.RUN_VARIABLE):
-                    if b"standin" in Path(f"/proc/{pid}/cmdline").read_bytes() and str(tmp_path).encode() in Path(
-                        f"/proc/{pid}/environ"
-                    ).read_bytes():
+                    if (
+                        b"standin" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                        and str(tmp_path).encode() in Path(f"/proc/{pid}/environ").read_bytes()
+                    ):
                         os.kill(pid, signal.SIGKILL)
 
         os.environ["SLURM_MARK"] = str(tmp_path)
         try:
-            return await run_async(
-                {"tier": "torch", "inject": "hang"}, progress, worker=STANDIN, queue_folder=tmp_path
-            )
+            return await run_async({"tier": "torch", "inject": "hang"}, progress, worker=STANDIN, queue_folder=tmp_path)
         finally:
             del os.environ["SLURM_MARK"]
 
@@ -362,4 +361,6 @@ def test_the_server_side_imports_no_torch():
         "import sys, megatron_cuda_graphs.smoke.run, megatron_cuda_graphs.smoke.assess\n"
         "assert not {'torch', 'megatron', 'transformer_engine', 'mcp'} & set(sys.modules), sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["combine", "diagnose", "measures", "report", "row", "swept", "verdict"]
 
+ENOUGH = 15  # steps of a kind below which no gain is called resolved
 WORTH = 1.03  # a gain below this is not worth a graph's memory and care
 
 
@@ -73,7 +74,8 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
     failure = _failure(out, world)
     if compared is not None and compared.verdict == "wrong":
         # What came after is the wrong replay's consequence.
-        failure = failure.model_copy(update={"phase": "parity", "kind": "wrong_result"})
+        later = {"phase": "parity", "kind": "wrong_result", "log_tail": f"{compared.reason}\n{failure.log_tail}"}
+        failure = failure.model_copy(update=later)
         text = _wrong(compared)
         if failure.root is not None:
             text = f"{text} Later it raised {failure.root.type.rsplit('.', 1)[-1]}."
@@ -185,11 +187,19 @@ def verdict(m: Measures) -> str:
         "not_checked": "parity not checked",
     }.get(m.parity.verdict, m.parity.verdict)
     cost = f"{pools:.2f} GiB held by graph pools"
+    if min(m.eager.step.n, m.replay.step.n) < ENOUGH:
+        return (
+            f"Captured and replayed: {gain.value:.2f}x ({times}), {same}, {cost}; "
+            f"{m.replay.step.n} steps are too few to resolve a difference."
+        )
     if gain.resolved and gain.value >= WORTH:
         return f"Captured and replayed: {gain.value:.2f}x faster ({times}), {same}, {cost}."
     why = ""
     if m.bound is not None and m.bound < 1.15:
-        why = f" The GPU is busy {1 / m.bound:.0%} of the eager step, so no capture could gain more than {m.bound:.2f}x."
+        share = min(1.0, 1 / m.bound)
+        why = (
+            f" The GPU is busy {share:.0%} of the eager step: no capture could gain more than {max(1.0, m.bound):.2f}x."
+        )
     how = "slower" if gain.resolved and gain.value < 1 else "no resolved gain" if not gain.resolved else "little gain"
     return f"Captured, but not worth it: {how} ({gain.value:.2f}x, {times}), {same}, {cost}.{why}"
 
@@ -262,14 +272,29 @@ def diagnose(failure: Failure, stack: Mapping[str, str], env: Mapping[str, str])
         return None
     from ..errors import UserError
 
-    parts = [failure.log_tail]
-    if not failure.log_tail or (failure.root and failure.root.message not in failure.log_tail):
-        parts = [*(f"{e.type}: {e.message}" for e in reversed(failure.chain)), *parts]
     try:
-        answer = diagnose_error("\n".join(parts), env=dict(env) or None)
+        answer = diagnose_error(_told(failure), env=dict(env) or None)
     except UserError:
         return None
     return dict(answer.model_dump(mode="json"))
+
+
+_AFTER_CAPTURE = ("parity", "memory", "timing", "profile", "teardown")
+
+
+def _told(failure: Failure) -> str:
+    """The failure as a log would tell it: what the worker knows, then what was raised."""
+    lines = []
+    if failure.phase in _AFTER_CAPTURE:
+        lines.append("CUDA graph capture done")
+    if failure.kind == "wrong_result":
+        reason = failure.log_tail.splitlines()[0] if failure.log_tail else ""
+        lines.append(f"No error, but the result of the CUDA graph replay differs from eager: {reason}")
+    else:
+        if not failure.log_tail or (failure.root and failure.root.message not in failure.log_tail):
+            lines += [f"{e.type}: {e.message}" for e in reversed(failure.chain)]
+        lines.append(failure.log_tail)
+    return "\n".join(lines)
 
 
 def _rank(raw: Mapping[str, Any]) -> RankResult:

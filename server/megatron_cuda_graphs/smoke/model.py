@@ -28,9 +28,7 @@ __all__ = [
 
 Tier = Literal["torch", "megatron-local", "megatron-te", "megatron-full-iteration"]
 TIERS: tuple[Tier, ...] = ("torch", "megatron-local", "megatron-te", "megatron-full-iteration")
-Status = Literal[
-    "captured", "failed", "timeout", "no_gpu", "missing_dependency", "cancelled", "refused"
-]
+Status = Literal["captured", "failed", "timeout", "no_gpu", "missing_dependency", "cancelled", "refused"]
 # 0 captured, worth it or not; 1 a run that failed; 3 the environment lacks what was asked for.
 EXIT_CODES: dict[str, int] = {
     "captured": 0,
@@ -175,7 +173,9 @@ class Side(_Frozen):
     back_to_back_ms: float | None = Field(default=None, description="A step when steps follow without waiting, mean.")
     busy_ms: float | None = Field(default=None, description="Time a kernel or copy ran, per step (profiler).")
     fwd_bwd_busy_ms: float | None = None
-    launches: float | None = Field(default=None, description="Kernels, copies and fills launched from the CPU per step.")
+    launches: float | None = Field(
+        default=None, description="Kernels, copies and fills launched from the CPU per step."
+    )
     fwd_bwd_launches: float | None = None
     graph_launches: float | None = Field(default=None, description="cudaGraphLaunch calls per step (profiler).")
     kernels: float | None = Field(default=None, description="Kernels that ran per step.")

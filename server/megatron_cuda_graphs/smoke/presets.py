@@ -61,4 +61,9 @@ def sensible_modules(fields: dict[str, Any], tier: str, name: str | None = None)
         return [(), ("attn", "mlp"), ("attn",)] if tier == "megatron-te" else [()]
     if fields.get("moe_pad_expert_input_to_capacity"):
         return [(), ("attn", "moe")] if tier == "megatron-te" else [()]
-    return [("attn", "moe_router", "moe_preprocess"), ("moe_router", "moe_preprocess"), ("attn", "moe_router"), ("attn",)]
+    return [
+        ("attn", "moe_router", "moe_preprocess"),
+        ("moe_router", "moe_preprocess"),
+        ("attn", "moe_router"),
+        ("attn",),
+    ]

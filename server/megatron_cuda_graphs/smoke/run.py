@@ -257,9 +257,7 @@ class _Job:
                 mine = await stack.enter_async_context(contextlib.AsyncExitStack())
 
                 async def turn() -> float:
-                    waited = await mine.enter_async_context(
-                        queue.turn(max(0.0, left - queued["start"]), self._waiting)
-                    )
+                    waited = await mine.enter_async_context(queue.turn(max(0.0, left - queued["start"]), self._waiting))
                     queued["gpu"] = waited
                     await self._enough()
                     return waited

@@ -80,7 +80,13 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "sequence_parallel": bool,
 }
 REQUIRED = ("num_layers", "hidden_size", "num_attention_heads")
-LIMITS = {"num_layers": 1024, "hidden_size": 65536, "ffn_hidden_size": 262144, "seq_length": 1 << 20, "vocab_size": 1 << 20}
+LIMITS = {
+    "num_layers": 1024,
+    "hidden_size": 65536,
+    "ffn_hidden_size": 262144,
+    "seq_length": 1 << 20,
+    "vocab_size": 1 << 20,
+}
 GIB = 1 << 30
 
 
@@ -144,7 +150,10 @@ def gib_needed(fields: Mapping[str, Any]) -> float:
         weights = sum(size.get(c, 0) for c in pattern)
     else:
         weights = layers * (attention + (experts * expert if experts else dense))
-    vocab, tokens = fields.get("vocab_size") or 32768, fields.get("seq_length", 4096) * fields.get("micro_batch_size", 1)
+    vocab, tokens = (
+        fields.get("vocab_size") or 32768,
+        fields.get("seq_length", 4096) * fields.get("micro_batch_size", 1),
+    )
     weights += 2 * vocab * h
     active = ffn if not experts else (fields.get("moe_ffn_hidden_size") or ffn) * (fields.get("moe_router_topk") or 1)
     activations = tokens * (layers * 2 * (10 * h + 2 * gate * active) + 8 * vocab)
@@ -152,7 +161,9 @@ def gib_needed(fields: Mapping[str, Any]) -> float:
     return (2 * weights * per_weight + 2 * activations) / GIB
 
 
-def fit(fields: Mapping[str, Any], budget_gib: float | None, *, ranks: int = 1) -> tuple[dict[str, Any], tuple[str, ...]]:
+def fit(
+    fields: Mapping[str, Any], budget_gib: float | None, *, ranks: int = 1
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Take layers, then vocabulary, out of a workload until two twins fit `budget_gib` on each of `ranks` GPUs.
 
     Layer shapes stay as they are. Raises InputError when one layer does not fit.
@@ -216,7 +227,10 @@ def from_config(request: SmokeRequest) -> tuple[Workload, dict[str, Any]]:
             part = reading.values.get(section)
             if isinstance(part, Mapping):
                 values.update(part)
-        values["use_te_rng_tracker"] = values.get("use_te_rng_tracker", values.get("te_rng_tracker"))
+        # Bridge turns both on when either is; when neither is, its default is off and the run shall show that.
+        given = [values.get(n) for n in ("use_te_rng_tracker", "te_rng_tracker") if values.get(n) is not None]
+        if given or reading.base == "defaults":
+            values["use_te_rng_tracker"] = True in given
     else:
         values.update(reading.values)
     if "global_batch_size" in values:

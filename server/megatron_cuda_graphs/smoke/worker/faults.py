@@ -147,9 +147,7 @@ REGION: dict[str, Callable[[Any], Any]] = {
     "nonzero": _keep(lambda x: torch.nonzero(x > 0)),
     "python_if_on_tensor": _keep(lambda x: 1 if x.sum() > 0 else 0),
     "item": _keep(lambda x: x.sum().item()),
-    "tolist_splits": _keep(
-        lambda x: torch.split(x.reshape(-1)[:64], torch.full((2,), 32, device=x.device).tolist())
-    ),
+    "tolist_splits": _keep(lambda x: torch.split(x.reshape(-1)[:64], torch.full((2,), 32, device=x.device).tolist())),
     "synchronize": _keep(lambda x: torch.cuda.synchronize()),
     "stream_synchronize": _keep(lambda x: torch.cuda.current_stream().synchronize()),
     "event_synchronize": _event(lambda a, b: b.synchronize()),

@@ -231,9 +231,7 @@ class Lockstep:
 def pool_bytes() -> int:
     """Bytes reserved by private (graph) pools of the caching allocator."""
     return sum(
-        s["total_size"]
-        for s in torch.cuda.memory_snapshot()
-        if tuple(s.get("segment_pool_id", (0, 0))) != (0, 0)
+        s["total_size"] for s in torch.cuda.memory_snapshot() if tuple(s.get("segment_pool_id", (0, 0))) != (0, 0)
     )
 
 
