@@ -130,7 +130,9 @@ def main() -> int:
             "diagnose_cpu_s": round(statistics.median(r[1] for r in rows), 3),
         }
         if peers:
-            version = subprocess.run([str(rg), "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+            version = subprocess.run([str(rg), "--version"], capture_output=True, text=True, check=True).stdout.split(
+                "\n"
+            )[0]
             result |= {
                 "rg": version,
                 "rg_wall_s": round(statistics.median(p[0] for p in peers), 3),

@@ -32,7 +32,11 @@ def _cell(text: str) -> str:
 
 def _change(steps: list[dict[str, Any]]) -> str:
     return ", ".join(
-        f"`{s['name']}={s['value']}`" if s["op"] == "setenv" else f"`{s['field']}`: `{s.get('value')}`" if s["op"] == "set" else f"unset `{s['field']}`"
+        f"`{s['name']}={s['value']}`"
+        if s["op"] == "setenv"
+        else f"`{s['field']}`: `{s.get('value')}`"
+        if s["op"] == "set"
+        else f"unset `{s['field']}`"
         for s in steps
     )
 
@@ -47,7 +51,9 @@ def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, st
     out = [NOTE, f"# `{name}`\n", f"Family: {mode['family']}. {_sentence(mode['about'])}\n"]
     if mode.get("verdict") == "not_cuda_graph":
         what = mode.get("looks_like")
-        out.append(f"Verdict: `not_cuda_graph`{f'. It is {what}' if what else ', unless the log shows that graphs are in use'}.\n")
+        out.append(
+            f"Verdict: `not_cuda_graph`{f'. It is {what}' if what else ', unless the log shows that graphs are in use'}.\n"
+        )
     out += ["## What you see\n", _sentence(mode["symptom"]) + "\n", "## Cause\n", _sentence(mode["cause"]) + "\n"]
     out += ["## Fix\n", _sentence(mode["fix"]) + "\n"]
     for steps in mode.get("change", ()):
@@ -62,11 +68,15 @@ def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, st
     said: dict[tuple[str, str | None, str], list[str]] = {}
     for text in texts:
         if text.template:
-            said.setdefault((text.package, text.raises, text.template), []).append(f"{text.releases or 'all'} at {_code(text.at)}")
+            said.setdefault((text.package, text.raises, text.template), []).append(
+                f"{text.releases or 'all'} at {_code(text.at)}"
+            )
     if said:
         out += ["## Messages\n", "| Package | Raises | Message | Releases, place |", "| --- | --- | --- | --- |"]
         for (package, raises, template), where in said.items():
-            out.append(f"| {package} | {raises or 'log line'} | {_cell(_code(template))} | {_cell('; '.join(dict.fromkeys(where)))} |")
+            out.append(
+                f"| {package} | {raises or 'log line'} | {_cell(_code(template))} | {_cell('; '.join(dict.fromkeys(where)))} |"
+            )
         out.append("")
     silent = [t for t in texts if not t.template]
     if silent:
@@ -85,7 +95,9 @@ def render() -> dict[str, str]:
         texts = [t for t in index().texts if t.mode == name]
         named = {r.id: r.name for r in rules.values() if r.failure_mode == name}
         pages[f"{name}.md"] = page(name, mode, texts, named)
-        overview.setdefault(mode["family"], []).append(f"| [`{name}`]({name}.md) | {_cell(_sentence(mode['symptom']))} |")
+        overview.setdefault(mode["family"], []).append(
+            f"| [`{name}`]({name}.md) | {_cell(_sentence(mode['symptom']))} |"
+        )
     lines = [NOTE, "# Failure modes\n", "What `diagnose_error` tells apart, by family.\n"]
     for family, rows in overview.items():
         about = next(m["about"] for m in modes.values() if m["family"] == family)
@@ -103,7 +115,11 @@ def main() -> int:
     if args.check:
         stale = [n for n, text in pages.items() if n not in present or (PAGES / n).read_text("utf-8") != text]
         stale += sorted(present - set(pages))
-        print(f"stale: {', '.join(stale)}: run tools/make_failure_mode_docs.py" if stale else "failure-mode pages are current")
+        print(
+            f"stale: {', '.join(stale)}: run tools/make_failure_mode_docs.py"
+            if stale
+            else "failure-mode pages are current"
+        )
         return bool(stale)
     PAGES.mkdir(parents=True, exist_ok=True)
     for name in present - set(pages):

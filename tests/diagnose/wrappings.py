@@ -71,7 +71,9 @@ def _label(form: str) -> Callable[[list[str], random.Random], list[str]]:
 
 
 def _kubernetes(lines: list[str], rng: random.Random) -> list[str]:
-    return [f"train-worker-{rng.randrange(1)} pytorch 2026-07-22T03:10:00.{n:03d}Z {line}" for n, line in enumerate(lines)]
+    return [
+        f"train-worker-{rng.randrange(1)} pytorch 2026-07-22T03:10:00.{n:03d}Z {line}" for n, line in enumerate(lines)
+    ]
 
 
 def _cri(lines: list[str], rng: random.Random) -> list[str]:
@@ -86,7 +88,11 @@ def _json(lines: list[str], rng: random.Random) -> list[str]:
 
 
 def _json_whole(lines: list[str], rng: random.Random) -> list[str]:
-    return [json.dumps({"ts": "2026-07-22T03:10:00Z", "rank": rng.randrange(8), "level": "ERROR", "message": "\n".join(lines)})]
+    return [
+        json.dumps(
+            {"ts": "2026-07-22T03:10:00Z", "rank": rng.randrange(8), "level": "ERROR", "message": "\n".join(lines)}
+        )
+    ]
 
 
 def _wrapped(width: int, label: str = "") -> Callable[[list[str], random.Random], list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .text import squash
 
-__all__ = ["DECLARED", "compile_index", "declared", "fragments"]
+__all__ = ["DECLARED", "compile_index", "declared", "duplicates", "fragments"]
 
 DECLARED = Path(__file__).parents[1] / "data" / "failure_modes"
 _HOLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
@@ -70,6 +70,21 @@ def fragments(template: str) -> list[str]:
     return [part for part in map(squash, parts) if part]
 
 
+def _key(package: str, template: str) -> tuple[str, str]:
+    return package, squash(_HOLE.sub("{}", template))
+
+
+def duplicates(rules: list[Any]) -> list[tuple[str, str, str]]:
+    """(mode, text, rule) for texts of modes that a rule declares as well; there should be none."""
+    asserted = {_key(r.package, t.template): r.id for r in rules if r.failure_mode for t in r.texts if t.template}
+    return [
+        (name, text["text"], asserted[key])
+        for name, mode in declared().items()
+        for text in mode.get("texts", ())
+        if (key := _key(text["in"].partition(" ")[0], text["text"])) in asserted
+    ]
+
+
 def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str, Any]]:
     rows = []
     for rule in rules:
@@ -87,15 +102,15 @@ def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str,
                 "text": text.template,
                 "rule": rule.id,
             }
+            | ({"note": True} if rule.severity != "error" else {})
             for text in rule.texts
         ]
-    asserted = {(row["package"], squash(_HOLE.sub("{}", row["text"]))): row["rule"] for row in rows}
+    asserted = {_key(row["package"], row["text"]) for row in rows}
     for name, mode in modes.items():
         for text in mode.get("texts", ()):
             package, _, releases = text["in"].partition(" ")
-            rule = asserted.get((package, squash(_HOLE.sub("{}", text["text"]))))
-            if rule is not None and text["text"]:
-                raise ValueError(f"{name}: {text['text']!r} is {rule}'s text; take it out of the failure mode")
+            if text["text"] and _key(package, text["text"]) in asserted:
+                continue  # the rule's declaration holds; `duplicates` tells
             rows.append(
                 {
                     "mode": name,

@@ -88,9 +88,7 @@ def _errors_after(
     return {f.rule_id for f in again.findings if f.severity == "error"}
 
 
-def _declared(
-    mode: Mode, config: Any, report: Any, stack: Any, env: Mapping[str, str] | None
-) -> tuple[Fix, ...]:
+def _declared(mode: Mode, config: Any, report: Any, stack: Any, env: Mapping[str, str] | None) -> tuple[Fix, ...]:
     """The mode's own change in the configuration's names, where these releases accept it."""
     from ..frontends._base import nested_fixes
     from ..rules._rule import Change

@@ -99,7 +99,9 @@ _MACHINE = re.compile(r"Traceback \(most recent|^\s*File \"|\[rank\d+\]|\b\w+(?:
 def _add_symptoms(text: str, log: Log, known: Index, reasoning: Reasoning) -> None:
     """A description in words: only where no message decides, and less the more it looks like a log."""
     top = reasoning.findings[0] if reasoning.findings else None
-    if top is not None and (top.confidence >= 0.75 or (top.candidate is not None and top.candidate.how in ("text", "cut"))):
+    if top is not None and (
+        top.confidence >= 0.75 or (top.candidate is not None and top.candidate.how in ("text", "cut"))
+    ):
         return
     if any(e.kind == "exception" and e.text.startswith(e.cls) and not log.is_victim(e) for e in log.events):
         return
@@ -140,7 +142,9 @@ def _upstream(finding: Finding, stack: Any) -> Upstream | None:
             "megatron-bridge": judged.bridge_version,
             "transformer-engine": stack.transformer_engine,
         }.get(text.package)
-    message = finding.events[0].message if finding.events and finding.candidate and finding.candidate.how == "text" else ""
+    message = (
+        finding.events[0].message if finding.events and finding.candidate and finding.candidate.how == "text" else ""
+    )
     return Upstream(
         package=text.package,
         version=given or text.releases,

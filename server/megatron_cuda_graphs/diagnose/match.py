@@ -134,7 +134,13 @@ class Index:
                 known = [
                     (t, w)
                     for t, w in known
-                    if not (w and t.fixed < longest and any(o is not t and ow and t.fixed < o.fixed and t.anchor in "".join(o.parts) for o, ow in known))
+                    if not (
+                        w
+                        and t.fixed < longest
+                        and any(
+                            o is not t and ow and t.fixed < o.fixed and t.anchor in "".join(o.parts) for o, ow in known
+                        )
+                    )
                 ]
             if len(self._memo) > 2_048:
                 self._memo.clear()
@@ -150,7 +156,11 @@ class Index:
                 continue
             end, matched = at, 0
             for part in text.parts:
-                found = said.find(part, end, end + WINDOW + len(part)) if end > at or part is not head else (at if said.startswith(part, at) else -1)
+                found = (
+                    said.find(part, end, end + WINDOW + len(part))
+                    if end > at or part is not head
+                    else (at if said.startswith(part, at) else -1)
+                )
                 if found >= 0:
                     end, matched = found + len(part), matched + len(part)
                     continue
@@ -222,10 +232,33 @@ class Index:
         """What speaks against a text that stands there: another class raised, or a mere note."""
         if event.kind == "exception":
             name = event.cls.rpartition(".")[2]
-            if (text.raises or "").endswith("Warning") or text.note or (text.raises is None and self.modes[text.mode].note):
+            if (
+                (text.raises or "").endswith("Warning")
+                or text.note
+                or (text.raises is None and self.modes[text.mode].note)
+            ):
                 return 0.25
             return 0.02 if text.raises and text.raises != name else 0.0
         return 0.2 if text.note or self.modes[text.mode].note or (text.raises or "").endswith("Warning") else 0.0
+
+    def _raised_here(self, event: Event) -> Candidate | None:
+        """For wording that no release has: the likest of the texts that are raised in the same function."""
+        if not event.frames:
+            return None
+        said = set(_WORD.findall(event.message.lower()[:2_000]))
+        best: tuple[float, Text] | None = None
+        modes = set()
+        for text in self.texts:
+            if not text.parts or not _raised_at(text.at, event.frames[-1]):
+                continue
+            modes.add(text.mode)
+            words = set(_WORD.findall(text.template.lower()))
+            score = len(words & said) / max(len(words | said), 1)
+            if best is None or score > best[0]:
+                best = (score, text)
+        if best is None or (best[0] < 0.15 and len(modes) > 1):
+            return None
+        return Candidate(best[1].mode, min(0.5 + 0.4 * best[0], 0.74), best[1], False, "like")
 
     # -- an event -----------------------------------------------------------------------------------------------
 
@@ -262,6 +295,8 @@ class Index:
                 add(Candidate(signal["mode"], confidence, None, signal.get("echo", False)))
         whole_length = max((c.text.fixed for c in found.values() if c.how == "text" and c.text), default=0)
         for text, matched in self.run_out(said):
+            if event.kind != "exception" and 2 * matched < text.fixed:
+                continue  # in prose a few words in common mean nothing
             if matched > whole_length:
                 base = 0.9 if whole_length else 0.5 + 0.35 * matched / text.fixed
                 if whole_length:
@@ -269,7 +304,9 @@ class Index:
                 add(Candidate(text.mode, base - self._misfit(text, event), text, text.echo, "cut"))
         if not any(c.confidence >= 0.6 for c in found.values()) and event.kind != "warning":
             like = self.like(event.message)
-            if like is not None:
+            if event.kind == "exception" and (here := self._raised_here(event)) is not None:
+                add(here)
+            if like is not None and event.kind == "exception":
                 add(Candidate(like[0].mode, 0.3 + 0.45 * like[1], like[0], like[0].echo, "like"))
         return sorted(found.values(), key=lambda c: -c.confidence)
 
@@ -320,7 +357,10 @@ def _exactly(text: Text, message: str) -> bool:
 def _raised_at(at: str, frame: Frame) -> bool:
     path, _, name = at.partition(" :: ")
     func = name.rpartition(".")[2]
-    return frame.file.rpartition("/")[2] == path.rpartition("/")[2] and func in (frame.func, frame.func.rpartition(".")[2])
+    return frame.file.rpartition("/")[2] == path.rpartition("/")[2] and func in (
+        frame.func,
+        frame.func.rpartition(".")[2],
+    )
 
 
 def _frame_in(spec: str, event: Event) -> bool:
@@ -373,7 +413,9 @@ def _holds(signal: dict[str, Any], said: str, event: Event, flags: frozenset[str
 
 _SIZE = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
 _UNIT = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
-_POOLS = re.compile(r"Of the allocated memory ([\d.]+ \w+) is allocated by PyTorch(?:, with ([\d.]+ \w+) allocated in private pools)?")
+_POOLS = re.compile(
+    r"Of the allocated memory ([\d.]+ \w+) is allocated by PyTorch(?:, with ([\d.]+ \w+) allocated in private pools)?"
+)
 
 
 def _pool_share(message: str) -> float | None:

@@ -97,14 +97,18 @@ class _Stream:
     long: bool = False  # the last line may have been cut by a wrapping viewer
 
 
-_FRAME = re.compile(r'\s*File "([^"\n]{1,400})", line (\d+)(?:,? in (.{1,200}))?|\s*File "([^"\n]{1,400})", in (.{1,200})')
+_FRAME = re.compile(
+    r'\s*File "([^"\n]{1,400})", line (\d+)(?:,? in (.{1,200}))?|\s*File "([^"\n]{1,400})", in (.{1,200})'
+)
 _EXCEPTION = re.compile(
     r"((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Exit|Failure|StopIteration|Signal)\w{0,20}"
     r"|(?:[a-z_]\w{0,40}\.){1,8}[A-Z]\w{0,60}|StopIteration|Exception)(?:: ?(.*))?$",
     re.DOTALL,
 )
 _NAMED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,60}(?::|$)")
-_INLINE = re.compile(r"(?:^|[\s>|\]'\"(:])((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception))(?:: |:$)(.*)$", re.DOTALL)
+_INLINE = re.compile(
+    r"(?:^|[\s>|\]'\"(:])((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception))(?:: |:$)(.*)$", re.DOTALL
+)
 _WARNING = re.compile(r"(?:.{1,300}?:\d+: )?((?:[A-Za-z_]\w*\.)*\w*Warning): (.*)$", re.DOTALL)
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|TorchScript traceback|C\+\+ CapturedTraceback")
 _DURING = ("During handling of the above exception", "The above exception was the direct cause")
@@ -288,7 +292,9 @@ class Log:
                     self._close(stream)
                 if stream.stack is not None:
                     if len(stream.stack.frames) < MAX_FRAMES:
-                        stream.stack.frames.append(Frame(frame[1] or frame[4] or "", (frame[3] or frame[5] or "").strip()))
+                        stream.stack.frames.append(
+                            Frame(frame[1] or frame[4] or "", (frame[3] or frame[5] or "").strip())
+                        )
                     return True
                 if not stream.in_traceback:
                     if not stream.linked:
@@ -329,7 +335,7 @@ class Log:
         """Join a frame that was wrapped over two lines; the rest may go on."""
         frame = _FRAME.match(broken + text)
         if frame is None or len(broken) < 30 or " " in text.strip() and not frame[3]:
-            stream.broken = broken + text if frame is None and len(broken) >= 30 and 'line' not in broken else ""
+            stream.broken = broken + text if frame is None and len(broken) >= 30 and "line" not in broken else ""
             return bool(stream.broken)
         whole = Frame(frame[1] or frame[4], (frame[3] or frame[5] or "").strip())
         if stream.frames and broken.lstrip().startswith(f'File "{stream.frames[-1].file}"'):
@@ -468,7 +474,9 @@ class Log:
         )
 
     def _goes_on(self, event: Event, body: str) -> bool:
-        return len(event.message) < MAX_MESSAGE and event.message.count("\n") < 24 and not body.startswith(("INFO", "[20"))
+        return (
+            len(event.message) < MAX_MESSAGE and event.message.count("\n") < 24 and not body.startswith(("INFO", "[20"))
+        )
 
     def _close_soft(self, stream: _Stream) -> None:
         """End a message that went on, keeping the traceback chain open."""
@@ -575,7 +583,11 @@ class Log:
     def world(self) -> int:
         """The number of ranks seen, at least."""
         seen = max(self.ranks, default=-1) + 1
-        return max(seen, max(self.local_ranks, default=-1) + 1, len(self.closing) + sum(1 for e in self.exits if "local" in e.extra))
+        return max(
+            seen,
+            max(self.local_ranks, default=-1) + 1,
+            len(self.closing) + sum(1 for e in self.exits if "local" in e.extra),
+        )
 
     def kept(self) -> Iterator[tuple[str | None, int | None, list[tuple[int, str]]]]:
         """Running text per stream: path, rank, numbered lines."""

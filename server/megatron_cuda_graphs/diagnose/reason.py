@@ -98,7 +98,9 @@ def graph_evident(log: Log) -> bool:
 
 def attach_surroundings(log: Log) -> None:
     """In a paste an exception without frames may have its code shown around it: keep that with the event."""
-    around = {(path, rank): squash("\n".join(text for _, text in rows)) for path, rank, rows in log.kept() if len(rows) <= 80}
+    around = {
+        (path, rank): squash("\n".join(text for _, text in rows)) for path, rank, rows in log.kept() if len(rows) <= 80
+    }
     for event in log.events:
         if event.kind == "exception" and not event.frames:
             event.extra["around"] = around.get((event.path, event.rank), "")
@@ -154,7 +156,11 @@ def _judge(log: Log, index: Index, chain: _Chain, evident: bool) -> list[Finding
     if (not findings or findings[0].confidence < 0.35) and any(e.frames for e in chain.events):
         flags = _flags(log, root, chain.events, evident)
         said = " ".join(squash(e.message) for e in chain.events)
-        if not flags & {"in_capture", "in_replay"} and not re.search(r"cuda[-_]?graph|captur|full_iteration", said) and "cut" not in root.extra:
+        if (
+            not flags & {"in_capture", "in_replay"}
+            and not re.search(r"cuda[-_]?graph|captur|full_iteration", said)
+            and "cut" not in root.extra
+        ):
             findings.append(Finding("not_cuda_graph_other", 0.55 if "graphs" not in flags else 0.5, [root]))
             findings.sort(key=lambda f: -f.confidence)
     return findings
@@ -208,7 +214,12 @@ def reason(log: Log, index: Index, short: bool) -> Reasoning:
         _from_lines(log, index, out, short, evident)
     out.findings.sort(key=lambda f: -f.confidence)
     top = out.findings[0] if out.findings else None
-    told = top is not None and top.candidate is not None and top.candidate.how in ("text", "cut") and top.confidence >= 0.75
+    told = (
+        top is not None
+        and top.candidate is not None
+        and top.candidate.how in ("text", "cut")
+        and top.confidence >= 0.75
+    )
     if not told and (short or top is None or top.confidence < 0.6):
         _from_running_text(log, index, out, short)
     if not fatal and not (out.findings and out.findings[0].confidence >= 0.8):
@@ -242,7 +253,9 @@ def _from_lines(log: Log, index: Index, out: Reasoning, short: bool, evident: bo
             continue
         flags = _flags(log, event, [event], evident)
         candidates = index.candidates(event, flags)
-        advice = event.kind == "warning" or any(c.text is not None and c.how == "text" and _advice(c.text) for c in candidates)
+        advice = event.kind == "warning" or any(
+            c.text is not None and c.how == "text" and _advice(c.text) for c in candidates
+        )
         for c in candidates:
             if c.how == "like" and not short:
                 continue
@@ -288,9 +301,13 @@ def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> N
             if decided and (warning or text.raises is None and text.package != "cuda"):
                 continue
             confidence = 0.95 * text.confidence * (0.8 if warning and short else 0.4 if warning else 1.0)
-            out.findings.append(Finding(text.mode, confidence, [event], Candidate(text.mode, confidence, text, text.echo, "text")))
+            out.findings.append(
+                Finding(text.mode, confidence, [event], Candidate(text.mode, confidence, text, text.echo, "text"))
+            )
         if short and len(rows) <= 60 and not out.findings:
-            event = Event("text", path, rows[0][0], rank, None, rows[0][1].strip()[:1_000], message="\n".join(t for _, t in rows))
+            event = Event(
+                "text", path, rows[0][0], rank, None, rows[0][1].strip()[:1_000], message="\n".join(t for _, t in rows)
+            )
             flags = _flags(log, event, [event], bool(log.configured))
             for c in index.candidates(event, flags):
                 out.findings.append(Finding(c.mode, c.confidence * 0.9, [event], c))
@@ -345,7 +362,9 @@ def _from_hang(log: Log, out: Reasoning, evident: bool) -> None:
             out.findings.append(Finding("not_cuda_graph_nccl_timeout", 0.35, [first]))
         else:
             events = [culprit, first] if culprit else [first]
-            out.findings.append(Finding("nccl_graph_hang", 0.45, events, note="Graphs are alive, but nothing ties the wait to them."))
+            out.findings.append(
+                Finding("nccl_graph_hang", 0.45, events, note="Graphs are alive, but nothing ties the wait to them.")
+            )
             out.findings.append(Finding("not_cuda_graph_nccl_timeout", 0.44, events))
         return
     events = [culprit, first] if culprit else [first]
@@ -386,7 +405,9 @@ def _as_event(progress: Progress, log: Log) -> Event:
 
 def _from_progress(log: Log, out: Reasoning, evident: bool) -> None:
     """Signs in the training steps themselves: samples that run backwards, NaN, norms that alternate."""
-    steps = log.first_progress + [p for p in log.progress if not log.first_progress or p.line > log.first_progress[-1].line]
+    steps = log.first_progress + [
+        p for p in log.progress if not log.first_progress or p.line > log.first_progress[-1].line
+    ]
     if len(steps) < 3:
         return
     captured_at = min((v[1] for v in log.capture_ended.values()), default=None)
@@ -394,12 +415,20 @@ def _from_progress(log: Log, out: Reasoning, evident: bool) -> None:
         a, b = before.values.get("consumed samples"), after.values.get("consumed samples")
         if a is not None and b is not None and b < a and after.step > before.step:
             if evident:
-                out.findings.append(Finding("silent_wrong_results", 0.72, [_as_event(after, log), _as_event(before, log)]))
+                out.findings.append(
+                    Finding("silent_wrong_results", 0.72, [_as_event(after, log), _as_event(before, log)])
+                )
             break
-    norms = [(p, p.values["grad norm"]) for p in steps if p.values.get("grad norm", 0.0) > 0 and p.values["grad norm"] < float("inf")]
+    norms = [
+        (p, p.values["grad norm"])
+        for p in steps
+        if p.values.get("grad norm", 0.0) > 0 and p.values["grad norm"] < float("inf")
+    ]
     jumps = [(p, n) for (q, m), (p, n) in zip(norms, norms[1:]) if n / m > 300 or m / n > 300]
     if len(jumps) >= 3:
-        out.findings.append(Finding("silent_corruption_nan", 0.8 if evident or log.graph_words else 0.5, [_as_event(jumps[0][0], log)]))
+        out.findings.append(
+            Finding("silent_corruption_nan", 0.8 if evident or log.graph_words else 0.5, [_as_event(jumps[0][0], log)])
+        )
     bad = next((p for p in steps if any(v != v for k, v in p.values.items() if "loss" in k or "norm" in k)), None)
     if bad is not None and bad is not steps[0]:
         if evident and (captured_at is None or bad.line > captured_at):
@@ -427,7 +456,10 @@ def _merge(findings: list[Finding]) -> list[Finding]:
 
 _KINDS = (
     ("timeout", re.compile(r"Watchdog caught|timed? ?out|wait timeout|timeout", re.IGNORECASE)),
-    ("terminated", re.compile(r"SIGTERM|signal 15|Signal 15|got signal|CANCELLED|Terminat|death signal", re.IGNORECASE)),
+    (
+        "terminated",
+        re.compile(r"SIGTERM|signal 15|Signal 15|got signal|CANCELLED|Terminat|death signal", re.IGNORECASE),
+    ),
     ("abort", re.compile(r"abort|terminate called|process down|SIGABRT", re.IGNORECASE)),
     ("connection", re.compile(r"connection|broken pipe|recv|socket|store|peer|rendezvous", re.IGNORECASE)),
 )

@@ -397,7 +397,9 @@ def _pick(
             stop = cut if stop < 0 else stop
             # A training step between the lines of an event says nothing of it.
             if begin_no == line_no or buffer.find(b"iteration  ", begin, min(stop, begin + 160)) < 0:
-                lines.append((begin_no, _short(buffer[begin : min(stop, begin + (1 << 20))].decode("utf-8", "replace"))))
+                lines.append(
+                    (begin_no, _short(buffer[begin : min(stop, begin + (1 << 20))].decode("utf-8", "replace")))
+                )
             given = begin_no
             begin, begin_no = stop + 1, begin_no + 1
     return lines, reach

@@ -9,7 +9,7 @@ from .match import Index
 
 __all__ = ["described"]
 
-_GRAPH = re.compile(r"cuda.?graph|graphed|\bgraphs?\b|captur|replay|full_iteration|make_graphed", re.IGNORECASE)
+_GRAPH = re.compile(r"cuda.?graph|graphed|\bgraphs?\b|captur|replay|full[_ ]iteration|make_graphed", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1_024)
@@ -24,16 +24,21 @@ def described(text: str, index: Index) -> list[tuple[str, float]]:
     low = " ".join(text.lower().split())[:20_000]
     found: dict[str, tuple[float, float]] = {}
     for mode, groups in index.symptoms:
-        weight = 0.0
+        weight, absent = 0.0, 0
         for group in groups:
             hits = [word for word in group if word[:4].rstrip() in low and _pattern(word).search(low)]
+            if not hits and all(_GRAPH.search(word) for word in group):
+                absent += 1  # people who ask here need not say that graphs are on
+                continue
             if not hits:
                 break
             weight += 1 + 0.04 * max(map(len, hits)) + 0.15 * min(len(hits) - 1, 2)
         else:
+            if absent == len(groups) or len(groups) - absent < 2:
+                continue
             confidence = min(0.5 + 0.07 * len(groups), 0.74)
-            if not _GRAPH.search(low):
-                confidence *= 0.6
+            if absent or not _GRAPH.search(low):
+                confidence *= 0.62
             score = (confidence, weight)
             if score > found.get(mode, (0.0, 0.0)):
                 found[mode] = score
