@@ -4,8 +4,9 @@
     python tools/make_answer_kit.py record DIR --date 2026-11-29 --model NAME [--conditions TEXT]
 
 A kit is one folder an answerer: PROMPT.md (the questions with their files, no ground truth), files/, and a place for
-answers.jsonl. Half of the kits say to use the skill and its tools, half leave both out; the cases are dealt so that
-answerer k of each half has the same ones. `record` refuses answers to cases that the kit does not have.
+answers.jsonl. Half of the kits offer the skill and its tools, half leave both out; the cases are dealt so that
+answerer k of each half has the same ones. Questions and files are numbered, because the cases' names give too much
+away; `keys/` holds what the numbers stand for. `record` refuses answers to questions that the kit does not have.
 """
 
 from __future__ import annotations
@@ -41,14 +42,18 @@ Write your answers to `answers.jsonl` in this folder, one JSON object a line, in
     {{"id": "<the question's id>", "answer": "<your answer, Markdown>", "used_skill": {used}, "tool_calls": <number>,
       "seconds": <how long this question took you, roughly>}}
 
-`used_skill` says whether you read the skill or called one of its tools for this question; `tool_calls` counts calls of
+`used_skill` says whether you used the skill's text or called one of its tools for this question; `tool_calls` counts calls of
 its tools or commands. Leave `seconds` out if you can't tell. Give every question an answer; where you are not sure, say
 what you think is right.
 """
 WITH = """\
-You have a skill and its tools. Read `{skill}` first. The tools are commands: `{command} validate`, `recommend`,
-`diagnose`, `explain`, `stack` (each has --help), the same as the MCP server's tools. Use them wherever they help; a
-question may also be none of the skill's business, then leave it alone. Not `{command} eval`.
+You have one skill, as an agent has it: you see its name and description, and read the whole when a question is its
+business, not otherwise. It is `{skill}`:
+
+> **{name}**: {description}
+
+Its tools are commands here: `{command} validate`, `recommend`, `diagnose`, `explain` and `stack` (each has --help), the
+same as the MCP server's tools. Use them wherever they help. Not `{command} eval`.
 """
 WITHOUT = """\
 Answer from what you know. You have no tools for this subject: run no command but those that read `files/` and write
@@ -116,47 +121,60 @@ def write_kits(args: argparse.Namespace) -> int:
         for arm in ARMS:
             folder = args.out / f"{arm}-{number}"
             (folder / "files").mkdir(parents=True, exist_ok=True)
-            head = WITH.format(skill=args.skill, command=args.command) if arm == "with" else WITHOUT
             used = "<true or false>" if arm == "with" else "false"
-            parts = [INTRO.format(count=len(hand), arm=head, used=used)]
-            for case in hand:
+            parts = [INTRO.format(count=len(hand), arm=_arm(arm, args), used=used)]
+            keys: dict[str, str] = {}
+            for place, case in enumerate(hand, 1):
+                key = f"q{place:02}"
+                keys[key] = case.id
                 named = []
-                for file in case.artefacts:
-                    shutil.copyfile(ROOT / "evals" / file, folder / file)
-                    named.append(f"`{file}`")
+                for count, file in enumerate(case.artefacts, 1):
+                    mark = f"-{count}" if len(case.artefacts) > 1 else ""
+                    name = f"files/{key}{mark}{Path(file).suffix}"
+                    shutil.copyfile(ROOT / "evals" / file, folder / name)
+                    named.append(f"`{name}`")
                 files = f"\nFiles: {', '.join(named)}\n" if named else ""
-                parts.append(f"\n## {case.id}\n{files}\n{case.question}\n")
+                parts.append(f"\n## {key}\n{files}\n{case.question}\n")
             (folder / "PROMPT.md").write_text("".join(parts), encoding="utf-8")
-            about = {"arm": arm, "answerer": f"{arm}-{number}", "cases": [c.id for c in hand]}
-            (folder / "kit.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            about = {"arm": arm, "answerer": f"{arm}-{number}", "keys": keys}
+            (args.out / "keys").mkdir(exist_ok=True)
+            (args.out / "keys" / f"{arm}-{number}.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             print(f"{folder}: {len(hand)} questions")
     return 0
 
 
+def _arm(arm: str, args: argparse.Namespace) -> str:
+    if arm == "without":
+        return WITHOUT
+    import yaml
+
+    head = yaml.safe_load(Path(args.skill).read_text(encoding="utf-8").split("---")[1])
+    return WITH.format(skill=args.skill, command=args.command, name=head["name"], description=head["description"].strip())
+
+
 def record_kits(args: argparse.Namespace) -> int:
     """Read every kit's answers into one recorded file an answerer."""
-    kits = sorted(args.kits.glob("*/kit.json"))
+    kits = sorted(args.kits.glob("keys/*.json"))
     if not kits:
-        raise InputError("holds no kits.", path=str(args.kits), hint="Expected folders with kit.json.")
+        raise InputError("holds no kits.", path=str(args.kits), hint="Expected keys/*.json, as `write` makes them.")
     for file in kits:
         kit = json.loads(file.read_text(encoding="utf-8"))
-        source = file.with_name("answers.jsonl")
+        keys: dict[str, str] = kit["keys"]
+        source = args.kits / kit["answerer"] / "answers.jsonl"
         if not source.is_file():
-            print(f"{file.parent}: no answers.jsonl yet; left out")
+            print(f"{kit['answerer']}: no answers.jsonl yet; left out")
             continue
-        answers = load_answers(source)
-        strange = sorted({a.id for a in answers} - set(kit["cases"]))
-        if strange:
-            raise InputError(f"answers cases that are not in its kit: {', '.join(strange)}.", path=str(source))
-        missing = sorted(set(kit["cases"]) - {a.id for a in answers})
-        if missing:
-            print(f"{file.parent}: no answer to {', '.join(missing)}; they will count as wrong")
-        given = {a.id: a for a in answers}
+        given = {a.id: a for a in load_answers(source)}
+        if strange := sorted(given.keys() - keys.keys()):
+            raise InputError(f"answers questions that are not in its kit: {', '.join(strange)}.", path=str(source))
+        if missing := sorted(keys.keys() - given.keys()):
+            print(f"{kit['answerer']}: no answer to {', '.join(missing)}; they count as wrong")
         rows = []
-        for case in kit["cases"]:
-            row = given[case].model_dump(exclude_none=True) if case in given else {"id": case, "answer": ""}
-            row.pop("arm", None), row.pop("answerer", None), row.pop("label", None)
-            rows.append(row)
+        for key, case in keys.items():
+            row = given[key].model_dump(exclude_none=True) if key in given else {"answer": ""}
+            for name in ("arm", "answerer", "label"):
+                row.pop(name, None)
+            rows.append({**row, "id": case})
         recorded = {
             "arm": kit["arm"],
             "answerer": kit["answerer"],

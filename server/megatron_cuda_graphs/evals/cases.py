@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import EnvironmentLacks, InputError
-from .model import Answer, Case
+from .model import Answer, Case, Labelled
 
-__all__ = ["folder", "load_answers", "load_cases", "schema"]
+__all__ = ["folder", "load_answers", "load_cases", "load_labelled", "schema"]
 
 
 def folder() -> Path:
@@ -63,6 +63,25 @@ def load_cases(path: str | None = None) -> dict[str, Case]:
     return {case.id: case for case in cases}
 
 
+def load_labelled(path: str | os.PathLike[str]) -> dict[str, Labelled]:
+    """The answers that cases ship with, by case, from the folder `evals/answers`.
+
+    Raises:
+        InputError: a file can't be read or is not in the format.
+    """
+    from pydantic import ValidationError
+
+    found = {}
+    for file in sorted(Path(path).glob("*.json")):
+        try:
+            labelled = Labelled.model_validate(_json(_read(file), str(file)))
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.", path=str(file)) from None
+        found[labelled.id] = labelled
+    return found
+
+
 def load_answers(path: str | os.PathLike[str]) -> list[Answer]:
     """Recorded answers from a JSON file (a list, or an object with `answers`), JSON lines, or a folder of these.
 
@@ -105,9 +124,9 @@ def _answer(row: Any, path: str, line: int | None) -> Answer:
 
 
 def schema(what: str = "cases") -> dict[str, Any]:
-    """The JSON Schema of evals.json ("cases") or of recorded answers ("answers")."""
+    """The JSON Schema of evals.json ("cases"), of a case's labelled answers ("labelled") or of recorded ones ("answers")."""
     from pydantic import TypeAdapter
 
-    kind: Any = list[Case] if what == "cases" else list[Answer]
-    made = TypeAdapter(kind).json_schema()
+    kinds: dict[str, Any] = {"cases": list[Case], "labelled": Labelled, "answers": list[Answer]}
+    made = TypeAdapter(kinds[what]).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

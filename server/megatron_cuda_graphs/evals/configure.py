@@ -111,6 +111,8 @@ def proposals(settings: Iterable[Setting], base: Base) -> list[Setting]:
             if others:
                 continue
         kept.append(setting)
+    last_set = {leaf(s.field): n for n, s in enumerate(kept) if s.op == "set"}
+    kept = [s for n, s in enumerate(kept) if s.op != "unset" or last_set.get(leaf(s.field), -1) < n]
     explicit = {leaf(s.field) for s in kept}
     named = explicit & set(MODULE_FIELDS)
     return [

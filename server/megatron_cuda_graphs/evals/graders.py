@@ -250,7 +250,7 @@ def _before(text: str, start: int) -> str:
 
 def _quote(check: Quote, given: Given) -> Passed:
     said, where = verdict(given.answer, "accepted")
-    if said:
+    if said and not _HOWEVER.search(where) and not any(polarity(u.text, "accepted") is False for u in given.sentences[:3]):
         return False, f"says that it is accepted: {where}"
     answer = _words(given.text)
     best, which = 0.0, ""
@@ -262,6 +262,9 @@ def _quote(check: Quote, given: Given) -> Passed:
         if share >= check.share:
             return True, message
     return False, f"{best:.0%} of {which!r}"
+
+
+_HOWEVER = re.compile(r"\b(?:but|however|although|though|until|only|then|yet)\b", re.IGNORECASE)
 
 
 def _words(text: str) -> list[str]:
@@ -317,7 +320,7 @@ _CAUSE = re.compile(
     r"faulty|trigger\w*|came from|comes from|because)\b", re.IGNORECASE)  # fmt: skip
 _VICTIM = re.compile(
     r"\b(?:victims?|consequence|follow(?:s|ed|ing|-on)?|time[ds]?[- ]?out|timeouts?|sigterm|sigabrt|wait(?:s|ed|ing)?|only|merely|just|innocent|later|after(?:wards)?|echo\w*|collateral|"
-    r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|healthy|fine|bystander|others?|peer|watchdog|misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
+    r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|report\w*|nam(?:es|ing|ed)|claim\w*|list\w*|artefact|artifact|mislead\w*|fallout|healthy|fine|bystander|others?|peer|watchdog|misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
     re.IGNORECASE,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,13 +18,18 @@ __all__ = [
     "Choice",
     "Config",
     "Grade",
+    "Labelled",
     "Mark",
     "NumberIs",
+    "Part",
     "Place",
     "Quote",
+    "Right",
     "Says",
     "Sets",
+    "Truth",
     "Verdict",
+    "Wrong",
 ]
 
 Category = Literal[
@@ -172,6 +178,43 @@ class Case(Result):
         """Files that go with the question, in order."""
         named = (self.checks.config, self.checks.log, *self.checks.files)
         return list(dict.fromkeys(f for f in named if f))
+
+
+class Part(Result):
+    """A piece of a right answer, and the required facts that stand or fall with it."""
+
+    text: str
+    carries: list[str] = []
+
+
+class Right(Result):
+    """A right answer: whole, or in parts of which none that carries a fact can be left out."""
+
+    text: str | None = None
+    parts: list[Part] = []
+
+    @property
+    def whole(self) -> str:
+        return self.text if self.text is not None else self.join(self.parts)
+
+    @staticmethod
+    def join(parts: Sequence[Part]) -> str:
+        return " ".join(part.text for part in parts).replace("\n ", "\n")
+
+
+class Wrong(Result):
+    """A wrong answer and what is wrong with it."""
+
+    why: str
+    text: str
+
+
+class Labelled(Result):
+    """The answers that a case ships with: the graders' own test."""
+
+    id: str
+    right: list[Right] = Field(min_length=1)
+    wrong: list[Wrong] = Field(min_length=3)
 
 
 class Answer(Result):

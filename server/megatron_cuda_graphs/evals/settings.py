@@ -95,11 +95,14 @@ _FLAG = re.compile(r"(?:^|\s)--[a-z]")
 
 
 def _from_blocks(text: str) -> Iterator[Setting]:
-    for number, block in enumerate(blocks(text)):
+    found = blocks(text)
+    for number, block in enumerate(found):
         if _NOT_CODE.search(block.text):
             continue
         lines = block.text.splitlines()
         is_diff = block.language == "diff" or (any(re.match(r"^-\s*\S", x) for x in lines) and any(re.match(r"^\+\s*\S", x) for x in lines))
+        after = found[number + 1] if number + 1 < len(found) else None
+        replaced = bool(after and _REPLACED.search(block.lead) and _REPLACING.match(after.lead))
         parts = [(block, _block_stance(block))]
         if is_diff:
             old = "\n".join(x[1:] for x in lines if x.startswith("-") and not x.startswith("---"))
@@ -110,10 +113,28 @@ def _from_blocks(text: str) -> Iterator[Setting]:
                     yield Setting(field, "unset", value, "asserted", 0, "code", f"- {field}", block.start, number)
             parts = [(replace(block, text=new), "asserted")]
         else:
-            parts = list(_split_block(block))
+            parts = [(block, "mentioned")] if replaced else list(_split_block(block))
         for part, how in parts:
             for field, value in _block_pairs(part.text):
                 yield Setting(field, "set", value, how, 0, "code", f"{field}: {value}", block.start, number)
+            if replaced and after:
+                kept = {leaf(f) for f, _ in _block_pairs(after.text)}
+                for field, value in _block_pairs(part.text):
+                    if leaf(field) not in kept:
+                        yield Setting(field, "unset", value, "asserted", 0, "code", f"- {field}", block.start, number)
+            for field in _dropped_in_comments(part.text):
+                yield Setting(field, "unset", None, how, 0, "code", f"# {field} removed", block.start, number)
+
+
+_REPLACED = re.compile(r"\b(?:replace|instead of|change|from|before|old)(?: this| these)?\W*$", re.IGNORECASE)
+_REPLACING = re.compile(r"\W*(?:by|with|to|into|use|after|new|write|now|becomes)\b", re.IGNORECASE)
+
+
+def _dropped_in_comments(text: str) -> Iterator[str]:
+    """Fields that a comment says are gone, or replaced by what stands beside it."""
+    for comment in re.findall(r"#\s*(.*)$", text, re.MULTILINE):
+        if re.search(r"\b(?:remov|delet|drop|gone|replac|instead of|unset|no longer|old)", comment, re.IGNORECASE):
+            yield from (f for m in _NAME.finditer(comment) if (f := field_name(m[0])))
 
 
 _MARK = re.compile(r"^\s*(?:#|//)\s*(?P<text>.*)$")
@@ -141,6 +162,12 @@ def _block_stance(block: Block) -> Stance:
     if lead.startswith("|") or len(lead) > 240:
         return "asserted"
     last = re.split(r"(?<=[.!?])\s", lead.rstrip(":* "))[-1]
+    if re.search(r"\b(?:instead of|from|not|rather than)$", last, re.IGNORECASE):
+        return "mentioned"
+    if re.match(r"\W*(?:so|then|instead|therefore|now)?,?\s*(?:use|set|write|add|apply|put|make it|give|pass|export)\b(?! to)", last, re.IGNORECASE) and not re.search(
+        r"\b(?:do not|don't|never|instead of)\b", last, re.IGNORECASE
+    ):
+        return "asserted"
     old, new = list(_OLD_LEAD.finditer(last)), list(_NEW_LEAD.finditer(last))
     if old and not (new and new[-1].start() > old[-1].start()):
         return "denied" if re.search(r"not|don't|wrong|instead of", last, re.IGNORECASE) else "mentioned"
@@ -274,13 +301,13 @@ _TO = re.compile(
     r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |exactly |the (?:list|string|value) |plain )?)"
 )
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
-_STATE = re.compile(r"\s*(?:\b(?:to be|must be|should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|unset|empty|out|true|false|removed|dropped|deleted|at its default|to its default)\b", re.IGNORECASE)
+_STATE = re.compile(r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b", re.IGNORECASE)
 _FROM = re.compile(r"\s*,?\s*(?:\bfrom\s+(?P<old>\S+)\s+)\bto\s+")
 _BOOL_VERB = re.compile(r"\b(?P<verb>enabl(?:e|ing)|turn(?:ing)? on|switch(?:ing)? on|activat(?:e|ing)|add|pass|disabl(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|deactivat(?:e|ing))"
                         r"\s+(?:(?:the|also|both|either|flag|option)\s+)*(?P<between>[\w\s.,=/+&:'\"-]*)$", re.IGNORECASE)
 _REMOVE_VERB = re.compile(r"\b(?:remov(?:e|ing|es|ed)|drop(?:ping|s)?|delet(?:e|ing)|unset(?:ting)?|omit(?:ting)?|tak(?:e|ing) out|get(?:ting)? rid of|strip(?:ping)?|"
-                          r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|old|deprecated|three|two|line|lines|field|fields|setting|settings)\s+)*(?P<between>[\w\s.,=/+&:\[\]'\"()-]*)$", re.IGNORECASE)
-_NAMES_ONLY = re.compile(r"^(?:(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$")
+                          r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing)|replac(?:e|es|ing)|discard(?:ing)?|scrap(?:ping)?|retir(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|old|deprecated|three|two|line|lines|field|fields|setting|settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$", re.IGNORECASE)
+_NAMES_ONLY = re.compile(r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$")
 
 
 def _from_sentences(text: str) -> Iterator[Setting]:
@@ -399,7 +426,14 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
                 end = len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :]))
                 yield made("set", value, end) if certain else replace(made("set", value, end), stance=_weak(made("set", value, end).stance, before))
                 return
-    if lead := re.match(r"\s+", target):
+    if re.search(r"\b(?:empty|clear|blank)(?:ing)?\s+(?:the\s+)?$", before, re.IGNORECASE) and leaf(field) in LISTS:
+        yield made("set", [], match.end(), "denied" if stance(s, match.start(), match.start()) == "denied" else "asserted")
+        return
+    if inner := re.match(r"\s*\((?:to |=|: ?)?(\[[^\]]*\]|true|false|null|none|\d[\w.]*)\)", target, re.IGNORECASE):
+        if (value := _read_value(field, inner[1])) is not NOTHING:
+            yield made("set", value, match.end())
+            return
+    if lead := re.match(r"\s+(?!\()", target):
         value = _read_value(field, target[lead.end() :]) if (match[0].startswith("--") or leaf(field) in ("cuda_graph_impl", *LISTS)) else NOTHING
         if value is not NOTHING and not re.match(r"\s*(?:on|off|no)\b", target):
             yield made("set", value, len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :])))
@@ -408,7 +442,7 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
     if state:
         word = state["word"].lower()
         how = stance(s, match.start(), match.end() + state.end())
-        if word in ("unset", "out", "removed", "dropped", "deleted", "at its default", "to its default"):
+        if word in ("unset", "out", "removed", "dropped", "deleted", "gone", "goes", "at its default", "to its default"):
             yield made("unset", None, match.end() + state.end(), how)
         elif word == "empty":
             yield made("set", [], match.end() + state.end(), how)
@@ -437,7 +471,7 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
 
 _IT = re.compile(r"\b(?:drop|remove|delete|unset|take) (?:it|that|this|them|both|these|the two)\b(?: out)?", re.IGNORECASE)
 _SERIES = re.compile(
-    r"(?P<name>(?:--)?[A-Za-z_][\w.]*_[\w.]*)\s*(?:=|:|\bto\b)\s*(?:\[[^\]]*\]|[^,;]{1,40}?)\s*(?:,|\band\b|\bplus\b|\bwith\b|\+|&)\s*(?:and\s+|also\s+|with\s+|the\s+)*$"
+    r"(?P<name>(?:--)?[A-Za-z_][\w.]*_[\w.]*)\s*(?:=|:|\bto\b)\s*(?:\[[^\]]*\]|[^,;]{1,40}?)\s*(?:,|\band\b|\bplus\b|\b(?:together |along )?with\b|\b(?:next|in addition) to\b|\b(?:along|be)side\b|\bas well as\b|\+|&|\bbut\b)\s*(?:and\s+|also\s+|with\s+|the\s+|\([^)]*\)\s*)*$"
 )
 _LABEL = re.compile(r"^(?:[\w .'-]{0,40}:\s+|(?:and|then|so|also|now)\s+)+")
 _NEEDED = re.compile(
@@ -564,6 +598,10 @@ _OFF = re.compile(
     r"\b(?:do not|don't|should not|shouldn't|would not|wouldn't|never) (?:use|enable|turn on|switch on|add) (?:any |the )?(?:CUDA[ -])?graphs?\b|\bno CUDA graphs?\b(?: at all| here)?|\bCUDA graphs? (?:should|must) (?:stay|remain|be(?: left| kept)?) (?:off|disabled)\b|\bleave (?:them|it) off\b|\bkeep (?:them|it) off\b",
     re.IGNORECASE,
 )
+_SEGMENTS = re.compile(
+    r"\b(?:remov(?:e|ing)|drop(?:ping)?|tak(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|disabl(?:e|ing)|delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b",
+    re.IGNORECASE,
+)
 _RNG = re.compile(r"\b(?:TE|Transformer[ _]Engine)(?:'s)? (?:RNG|random[- ]number)(?: state)?[ -]tracker\b", re.IGNORECASE)
 _NAN = re.compile(r"\b(?:loss )?NaN[- ]checks?\b", re.IGNORECASE)
 
@@ -582,6 +620,9 @@ def _spoken_graphs(unit: Sentence, explicit: set[str]) -> Iterator[Setting]:
                 yield Setting(GRAPHS, "set", name, how, 0, "prose", s, at + match.start())
                 if how == "asserted":
                     break
+    if match := _SEGMENTS.search(s):
+        how = stance(s, match.start(), match.start())
+        yield Setting("PYTORCH_CUDA_ALLOC_CONF", "unset", None, how, 0, "prose", s, at + match.start())
     for pattern, field in ((_RNG, "rng.te_rng_tracker"), (_NAN, "rerun_state_machine.check_for_nan_in_loss")):
         if leaf(field) in explicit or "use_te_rng_tracker" in explicit:
             continue

@@ -56,8 +56,48 @@ _ITEM = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)])\s+")
 
 @lru_cache(maxsize=512)
 def plain(text: str) -> str:
-    """The text with typographic characters made plain, one character for one where sentences depend on it."""
-    return text.translate(_PLAIN).replace("\r\n", "\n").replace("\r", "\n")
+    """The text with typographic characters made plain and bare lines of settings put in fences."""
+    return _fenced(text.translate(_PLAIN).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+_SETTING_LINE = re.compile(
+    r"^\s*(?:(?:export\s+)?[A-Za-z_][\w.]*_[\w.]*\s*[:=]\s*(?:\[[^\]]*\]|\"[^\"]*\"|'[^']*'|[\w.:/~-]+)"
+    r"|(?:torchrun \S.*)?--[a-z][\w-]*(?:[ =][^`]*)?)\s*\\?(?:\s+#.*)?$"
+)
+_SECTION_LINE = re.compile(r"^\s*[a-z_]+:\s*$")
+
+
+def _fenced(text: str) -> str:
+    """Runs of lines that hold nothing but settings become blocks, as if they had been fenced."""
+    done: list[str] = []
+    inside: str | None = None
+    run: list[str] = []
+
+    def close() -> None:
+        if run and any(_SETTING_LINE.match(x) for x in run):
+            done.extend(["```", *run, "```"])
+        else:
+            done.extend(run)
+        run.clear()
+
+    for line in text.split("\n"):
+        fence = re.match(r"^[ \t]*(```+|~~~+)", line)
+        if fence or inside:
+            close()
+            done.append(line)
+            if fence and inside is None:
+                inside = fence[1]
+            elif fence and inside and line.strip().startswith(inside):
+                inside = None
+        elif _SETTING_LINE.match(line) or (run and _SECTION_LINE.match(line)) or (
+            _SECTION_LINE.match(line) and line.strip()[:-1] in ("model", "rng", "ddp", "dataset", "comm_overlap", "train", "rerun_state_machine")
+        ):
+            run.append(line)
+        else:
+            close()
+            done.append(line)
+    close()
+    return "\n".join(done)
 
 
 @lru_cache(maxsize=512)
@@ -115,7 +155,7 @@ def _sentences(text: str) -> Iterator[Sentence]:
             yield Sentence(_clean(unit.strip()), first, "row")
             continue
         last = 0
-        masked = re.sub(r"`[^`\n]*`", lambda m: re.sub(r"[.!?;]", "_", m[0]), unit)
+        masked = re.sub(r"`[^`\n]*`|\([^()]{1,160}\)", lambda m: re.sub(r"[.!?;]", "_", m[0]), unit)
         for end in [m.end() for m in _END.finditer(masked)] + [len(unit)]:
             piece = unit[last:end]
             body = _ITEM.sub("", piece) if last == 0 else piece
@@ -180,7 +220,7 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
     breaks = [m for m in _BREAK.finditer(sentence) if m.end() <= start]
     clause_start = breaks[-1].end() if breaks else 0
     # An enumeration ("do not set a, b or c") is one clause: what lies between is only names.
-    while breaks and breaks[-1][0] in (",", "(") and _enumerates(sentence[_previous(breaks) : clause_start], sentence[clause_start:start]):
+    while breaks and breaks[-1][0] in (",", "(") and _enumerates(sentence[clause_start:start]):
         breaks.pop()
         clause_start = breaks[-1].end() if breaks else 0
     if _AFTER.match(sentence[end:]):
@@ -203,14 +243,11 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
     return "mentioned" if need_directive else "asserted"
 
 
-def _previous(breaks: list[re.Match[str]]) -> int:
-    return breaks[-2].end() if len(breaks) > 1 else 0
-
-
 _NAMES = re.compile(r"^[\s\w.=\[\]'\"/:+&-]*$")
 
 
-def _enumerates(previous: str, between: str) -> bool:
+def _enumerates(between: str) -> bool:
     """True when a comma stands in a list of names rather than between clauses."""
-    words = re.findall(r"[A-Za-z][\w'-]*", between)
-    return len(words) <= 3 and bool(_NAMES.match(between)) and not re.search(rf"\b(?:{_DIRECTIVE}|{_NEGATOR})\b", between, re.IGNORECASE)
+    words = [w for w in re.findall(r"[A-Za-z][\w'-]*", between) if w.lower() not in ("and", "or", "both", "the", "nor")]
+    named = len(words) <= 1 or all("_" in w for w in words)
+    return named and bool(_NAMES.match(between)) and not re.search(rf"\b(?:{_DIRECTIVE}|{_NEGATOR})\b", between, re.IGNORECASE)
