@@ -159,7 +159,9 @@ def test_hybrid_captures_mamba_and_attention():
 
 @pytest.mark.parametrize("experts", [None, 256])
 def test_gated_delta_net_is_attention_not_mamba(experts):
-    result = recommend({"experimental_attention_variant": "gated_delta_net", "num_layers": 40, "num_moe_experts": experts})
+    result = recommend(
+        {"experimental_attention_variant": "gated_delta_net", "num_layers": 40, "num_moe_experts": experts}
+    )
     assert "attn" in result.choice.modules
     assert not any("mamba" in o.modules for o in options(result))
 

@@ -84,7 +84,9 @@ def test_a_line_of_words():
     assert Workload(from_mapping(facts)).moe
     result = recommend_scope("Qwen3 MoE, 16 H100, dropless, all-to-all, bf16", stack=BRIDGE)
     assert result.choice.modules
-    assert from_words("GPT-OSS-20B packed LoRA, no packed attention backend").values["packed_attention_backend"] is False
+    assert (
+        from_words("GPT-OSS-20B packed LoRA, no packed attention backend").values["packed_attention_backend"] is False
+    )
 
 
 KINDS = {
@@ -126,14 +128,17 @@ def test_unknown_kind_says_what_flips_it():
 
 
 def test_values_only_known_at_run_time_are_assumptions():
-    script = 'export TP=$1\ntorchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size $TP --train-iters 5\n'
+    script = "export TP=$1\ntorchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size $TP --train-iters 5\n"
     result = recommend_scope(script, stack=BRIDGE)
     assert any(a.field == "tensor_model_parallel_size" for a in result.assumptions)
 
 
 def test_the_gpu_of_the_stack_counts():
     dense = {"num_layers": 32, "hidden_size": 4096, "ffn_hidden_size": 14336}
-    assert first(recommend_scope(dense, stack=Stack(megatron_bridge="0.6.2", gpu_arch="sm_100"))) == ("full_iteration", ())
+    assert first(recommend_scope(dense, stack=Stack(megatron_bridge="0.6.2", gpu_arch="sm_100"))) == (
+        "full_iteration",
+        (),
+    )
 
 
 @pytest.mark.parametrize(

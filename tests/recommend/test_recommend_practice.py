@@ -105,3 +105,10 @@ def test_answers_in_a_few_milliseconds_of_cpu_time(recipes):
         took.append((time.process_time() - start) * 1e3)
     took.sort()
     assert took[len(took) // 2] < 15, took  # the bound that holds on a loaded machine; benchmarks/recommend.py measures
+
+
+def test_prerequisites_name_rules_that_exist():
+    from megatron_cuda_graphs.recommend.advice import _NEEDS
+
+    for need in _NEEDS:
+        assert need.rule is None or explain(need.rule) is not None, need.rule

@@ -46,7 +46,9 @@ def test_stating_a_default_does_not_matter(workload, stack, name):
         return
     if name in ("is_hybrid_model",) and workload.get("model_kind") == "hybrid":
         return  # says the opposite, not the default
-    assert first(recommend_scope({**workload, name: defaults[name]}, stack=s)) == first(recommend_scope(workload, stack=s))
+    assert first(recommend_scope({**workload, name: defaults[name]}, stack=s)) == first(
+        recommend_scope(workload, stack=s)
+    )
 
 
 @few
@@ -63,14 +65,18 @@ def test_stating_what_is_assumed_does_not_matter(workload, stack):
 @given(workloads, stacks, st.floats(0, 200), st.floats(0, 200))
 def test_more_headroom_never_turns_graphs_off(workload, stack, a, b):
     s = Stack(**stack)
-    little, much = (
-        recommend_scope({**workload, "memory_headroom_gb": x}, stack=s).choice for x in sorted((a, b))
-    )
+    little, much = (recommend_scope({**workload, "memory_headroom_gb": x}, stack=s).choice for x in sorted((a, b)))
     assert not (little.impl != "none" and much.impl == "none")
 
 
 def test_the_name_of_the_model_decides_nothing():
-    workload = {"num_moe_experts": 64, "num_layers": 24, "hidden_size": 2048, "gpu": "H100", "expert_model_parallel_size": 8}
+    workload = {
+        "num_moe_experts": 64,
+        "num_layers": 24,
+        "hidden_size": 2048,
+        "gpu": "H100",
+        "expert_model_parallel_size": 8,
+    }
     answers = {
         first(recommend_scope({**workload, "model": name}, stack=Stack(megatron_bridge="0.6.2")))
         for name in ("DeepSeek-V3", "Llama3-8B", "my-model", "Qwen3-30B-A3B", "GPT-OSS-120B")

@@ -26,7 +26,9 @@ def check(workload: dict, stack: dict) -> None:
     s = Stack(**stack)
     result = recommend_scope(workload, stack=s)
     assert len(result.alternatives) <= 3
-    choices = [(o.impl, o.modules, o.whole_layer, o.changes.get("model.recompute_granularity")) for o in options(result)]
+    choices = [
+        (o.impl, o.modules, o.whole_layer, o.changes.get("model.recompute_granularity")) for o in options(result)
+    ]
     assert len(set(choices)) == len(choices)
     for option in options(result):
         assert complaints(option, s, workload.get("env")) == []
@@ -45,7 +47,9 @@ def test_sampled_workloads_validate(seed):
 
 
 @pytest.mark.parametrize("stack", STACKS, ids=str)
-@pytest.mark.parametrize("workload", [{}, {"num_moe_experts": 8}, {"model_kind": "hybrid"}, {"model_kind": "vlm"}], ids=str)
+@pytest.mark.parametrize(
+    "workload", [{}, {"num_moe_experts": 8}, {"model_kind": "hybrid"}, {"model_kind": "vlm"}], ids=str
+)
 def test_bare_workloads_validate_on_every_release(stack, workload):
     check(workload, stack)
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ..judge import Hit
+from ..rules import explain
 from ..stack import Judged
 from .knowledge import MEASURED, Measured, Practice
 from .model import Assumption, Effect, Prerequisite, Step, WorthIt
@@ -168,11 +169,11 @@ def alternative(w: Workload, plan: Plan, first: Plan) -> str:
 
 
 class _Need(NamedTuple):
-    """Something that graphs need: when, what, the rule that asks for it, and whether the option's own config does it."""
+    """Something that graphs need: when, what, the name of the rule that asks for it, and whether the option does it itself."""
 
     when: Callable[[Workload, Plan, Judged], Any]
     text: str
-    rule_id: str | None
+    rule: str | None
     met: bool | None
 
 
@@ -180,27 +181,33 @@ _FULL = "full_iteration"
 _NEEDS: tuple[_Need, ...] = (
     _Need(lambda w, p, j: True, "Sequence length, micro-batch size and the number of micro-batches are the same in every "
           "step: no batch-size ramp-up, the last incomplete batch dropped.", None, None),
-    _Need(lambda w, p, j: True, "Transformer Engine's RNG tracker (use_te_rng_tracker, rng.te_rng_tracker).", "MCG219", True),
+    _Need(lambda w, p, j: True, "Transformer Engine's RNG tracker (use_te_rng_tracker, rng.te_rng_tracker).", "te-rng-tracker-required", True),
     _Need(lambda w, p, j: p.impl == "transformer_engine", "transformer-engine is installed, and its layers are used "
-          "(transformer_impl='transformer_engine').", "MCG405", None),
+          "(transformer_impl='transformer_engine').", "te-graphs-without-te", None),
     _Need(lambda w, p, j: p.impl == _FULL, "NaN checks of loss and gradients are off: they read values on the host. Watch "
-          "loss and gradient norm in the log instead.", "MCG218", True),
+          "loss and gradient norm in the log instead.", "nan-check-with-full-iteration", True),
     _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp > 1, "Pipeline communication without a device "
-          "synchronisation: overlapped point-to-point between virtual stages.", "MCG423", True),
+          "synchronisation: overlapped point-to-point between virtual stages.", "full-iteration-with-batched-p2p-sync", True),
     _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp == 1, "Pipeline communication without a device "
-          "synchronisation: batch_p2p_sync=False.", "MCG423", True),
+          "synchronisation: batch_p2p_sync=False.", "full-iteration-with-batched-p2p-sync", True),
     _Need(lambda w, p, j: p.impl == _FULL and w.static_experts, "The rank capacity factor is large enough for the worst "
           "imbalance: an overflow stops the run.", None, None),
     _Need(lambda w, p, j: j.core < (0, 16), "No expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF: this release refuses it "
-          "with graphs.", "MCG400", None),
+          "with graphs.", "expandable-segments", None),
     _Need(lambda w, p, j: j.core >= (0, 16), "NCCL_GRAPH_REGISTER=0 is exported on every node (needed beside "
-          "expandable_segments:True; a node without it fails alone while the others wait).", "MCG400", None),
-    _Need(lambda w, p, j: p.recompute, "Selective recomputation instead of full: more activations stay in memory.", "MCG053",
+          "expandable_segments:True; a node without it fails alone while the others wait).", "expandable-segments", None),
+    _Need(lambda w, p, j: p.recompute, "Selective recomputation instead of full: more activations stay in memory.", "full-recompute-with-layer-graphs",
           True),
     _Need(lambda w, p, j: p.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and p.impl != _FULL,
           "moe_shared_expert_overlap is off: with it, replay of router graphs crashed in an upstream recipe.", None, True),
-    _Need(lambda w, p, j: w.packed, "Packed batches are padded to one length (pad_to_max_length).", "MCG212", True),
+    _Need(lambda w, p, j: w.packed, "Packed batches are padded to one length (pad_to_max_length).", "packing-with-graphs-needs-padded-length", True),
 )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _id(name: str | None) -> str | None:
+    found = explain(name) if name else None
+    return found.id if found else None
 
 
 @lru_cache(maxsize=256)
@@ -221,7 +228,7 @@ def prerequisites(w: Workload, plan: Plan, judged: Judged, mended: Iterable[Hit]
     if w.shapes_vary:
         found.append(_needs(f"Shapes that never change; now: {w.shapes_vary}.", None, None if plan.on else True))
     if plan.on:
-        found += [_needs(n.text, n.rule_id, n.met) for n in _NEEDS if n.when(w, plan, judged)]
+        found += [_needs(n.text, _id(n.rule), n.met) for n in _NEEDS if n.when(w, plan, judged)]
     return tuple(found)
 
 
@@ -281,11 +288,11 @@ def bring_up(w: Workload, plan: Plan, second: Plan | None) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def watch(w: Workload, plan: Plan, judged: Judged) -> tuple[str, ...]:
+def watch(w: Workload, plan: Plan, judged: Judged, warnings: Iterable[str]) -> tuple[str, ...]:
     """What this stack does without saying so."""
-    found: list[str] = []
     if not plan.on:
-        return tuple(found)
+        return ()
+    found = list(warnings)
     if judged.te is None and not judged.te_absent:
         found.append("The transformer-engine release is not known, so rules that hang on it are not decided.")
     if plan.impl == "full_iteration":
@@ -299,10 +306,6 @@ def watch(w: Workload, plan: Plan, judged: Judged) -> tuple[str, ...]:
         found.append(
             "PYTORCH_ALLOC_CONF is not read by the check for expandable segments: set NCCL_GRAPH_REGISTER=0 anyway."
         )
-    if judged.bridge is not None and judged.bridge < (0, 6) and w.values.get("optimizer_cuda_graph"):
-        found.append("Bridge before 0.6 ignores optimizer_cuda_graph.")
-    if w.recompute == "selective" and "layernorm" in w.recomputed and "moe_router" in plan.modules:
-        found.append("layernorm recomputation leaves out the norm before MoE when moe_router is captured (MCG510).")
     if w.mtp and plan.impl == "transformer_engine":
         found.append("Multi-token-prediction layers add to the captured layers of the last pipeline stage.")
     return tuple(found)

@@ -455,7 +455,7 @@ def dense_fp4(w: Workload, worth: WorthIt) -> Ruling | None:
     "ours-dense-full-iteration", "bound",
 )  # fmt: skip
 def dense_small(w: Workload, worth: WorthIt) -> Ruling | None:
-    if worth.bound is None or worth.bound < LAUNCH_BOUND or not w.gpu_known:
+    if worth.bound is None or worth.bound < LAUNCH_BOUND:
         return None
     wide = ("full_iteration", "attn+mlp", "whole_layer", "off") if w.pp == 1 else (
         "attn+mlp", "full_iteration", "whole_layer", "off")  # fmt: skip

@@ -91,7 +91,7 @@ class _Run:
             assumptions=assumptions,
             worth_it=self.worth,
             bring_up=advice.bring_up(self.w, ranked[0][0], ranked[1][0] if len(ranked) > 1 else None),
-            watch=advice.watch(self.w, ranked[0][0], self.judged),
+            watch=advice.watch(self.w, ranked[0][0], self.judged, self.tried[ranked[0][0]][0].warnings),
             ignored=self.w.facts.ignored,
         )
 
@@ -157,18 +157,13 @@ class _Run:
 
     def _probe(self, offered: set[Plan]) -> None:
         """What people try for this kind of model: if a rule refuses it, say so."""
-        plans = [PLANS[n] for n in PROBES[self.w.kind[0]]]
-        left = [p for p in plans if p not in offered and p not in self.tried and p not in self.rejected]
-        if not left:
-            return
-        try:
-            core = Base(self.w, self.stack, "core", self.env)
-        except InputError:
-            return  # refused whatever graphs do, in a way that only the other front ends mend
-        for plan in left:
-            refused = core.refusal(plan, environment(self.w, plan, self.judged, self.env))
-            if refused is not None:
-                self._reject(plan, refused)
+        for name in PROBES[self.w.kind[0]]:
+            plan = PLANS[name]
+            if plan in offered or plan in self.tried or plan in self.rejected:
+                continue
+            found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env), doubtful=True)
+            if found is not None and found.refused is not None:
+                self._reject(plan, found.refused)
 
     # How --------------------------------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ def changes(w: Workload, plan: Plan, judged: Judged, frontend: Frontend) -> list
         found.append(to("rerun_state_machine.check_for_nan_in_loss", False))
         if bridge:
             found.append(to("ddp.check_for_nan_in_grad", False))
-        if w.pp > 1 and frontend != "megatron-lm":
+        if w.pp > 1 and bridge:
             if w.vp > 1:
                 found += [to("overlap_p2p_comm", True), to("batch_p2p_comm", False)]
             else:
@@ -183,11 +183,18 @@ def changes(w: Workload, plan: Plan, judged: Judged, frontend: Frontend) -> list
 
 
 class Spelled(NamedTuple):
-    """A plan written down. `refused`: the rule that refuses it, or would leave it without effect, and its message."""
+    """A plan written down.
+
+    Attributes:
+        values, changes: the whole configuration, and what of it is for the graphs.
+        refused: the rule that refuses it, or would leave it without effect, and its message.
+        warnings: what the rules say of it without refusing it.
+    """
 
     values: dict[str, Any]
     changes: list[Change]
     refused: tuple[Rule, str] | None
+    warnings: tuple[str, ...] = ()
 
 
 class Base:
@@ -204,10 +211,7 @@ class Base:
         reading = w.facts.reading
         own = reading is not None and reading.frontend == frontend and reading.base == "defaults"
         values: dict[str, Any] = {}
-        if frontend == "core":  # flat keywords, only to ask what a rule says
-            known = fields.core_fields(self.judged.core_version)
-            values = {n: v for n, v in model_values(w).items() if n in known}
-        elif frontend == "bridge":
+        if frontend == "bridge":
             values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
         elif own and reading:
             values = {n: list(t) for n, t in reading.values.items() if not _open(t) and not _about_graphs(_argument(n))}
@@ -225,9 +229,11 @@ class Base:
     def _settings(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Settings:
         return self.front.settings(self._reading(values), self.judged, {**self.env, **self.setenv, **(env or {})})
 
-    def _judge(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Judgement | None:
+    def _judge(
+        self, values: Mapping[str, Any], env: Mapping[str, str] | None = None, *, lean: bool = True
+    ) -> Judgement | None:
         """The full judgement; None when it would have nothing to say."""
-        if clean(self._settings(values, env)):
+        if lean and clean(self._settings(values, env)):
             return None
         return judge(self._reading(values), self.stack, {**self.env, **self.setenv, **(env or {})})
 
@@ -271,8 +277,11 @@ class Base:
             hint="Run validate on the configuration itself.",
         )
 
-    def with_plan(self, plan: Plan, env: Mapping[str, str]) -> Spelled | None:
-        """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan."""
+    def with_plan(self, plan: Plan, env: Mapping[str, str], *, doubtful: bool = False) -> Spelled | None:
+        """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan.
+
+        `doubtful` goes straight to the full judgement, which is quicker for what is likely refused.
+        """
         if not plan.on:
             return Spelled(self.values, self.off, None)
         found = changes(self.w, plan, self.judged, self.frontend)
@@ -290,14 +299,7 @@ class Base:
     def _takes(self, name: str) -> bool:
         if self.frontend == "megatron-lm":
             return True
-        if self.frontend == "core":
-            return name in self.settings.defaults
         return "." in name or name in self.settings.defaults or name in FIELDS
-
-    def refusal(self, plan: Plan, env: Mapping[str, str]) -> tuple[Rule, str] | None:
-        """The rule that refuses a plan, of those that do not refuse the workload itself."""
-        found = self.with_plan(plan, env)
-        return found.refused if found else None
 
     def _silent(self, judgement: Judgement) -> Hit | None:
         """A warning that the graphs would not be there, or not as asked."""
@@ -311,12 +313,12 @@ class Base:
 
 
 def _pattern(value: Any) -> Any:
-    """A list of 0 and 1 as Megatron-LM's command line takes it: ([0]*3+[1]*58)."""
+    """A list of 0 and 1 as Megatron-LM's command line takes it: [0]*3+[1]*58 (no parentheses for the shell to meet)."""
     if not isinstance(value, list):
         return value
     from itertools import groupby
 
-    return "(" + "+".join(f"[{bit}]*{len(list(run))}" for bit, run in groupby(value)) + ")"
+    return "+".join(f"[{bit}]*{len(list(run))}" for bit, run in groupby(value))
 
 
 def _argument(flag: str) -> str:

@@ -203,12 +203,6 @@ class Workload:
         self.assumed.setdefault("gpu", DEFAULTS["gpu"])
         return GPUS["h100"]
 
-    @property
-    def gpu_known(self) -> bool:
-        """Whether the GPU was said, and is one that is known."""
-        self.gpu  # noqa: B018 -- asks, and so notes the assumption
-        return "gpu" not in self.assumed
-
     @once
     def memory_gb(self) -> float:
         return float(self.values.get("gpu_memory_gb") or self.gpu.memory_gb)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from .. import fields
@@ -126,6 +127,7 @@ def _unknown(s: Settings, graphs_only: bool | None) -> list[dict[str, Any]]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def _is_graph_field(name: str) -> bool:
     guesses = fields.did_you_mean(name, _GRAPH_FIELDS, limit=1)
     return bool(guesses)
