@@ -133,9 +133,11 @@ def covered(rule: Rule) -> tuple[str, ...]:
 
 def stack(rule: Rule, case: Case, version: str) -> Stack:
     """The case's stack with this release of the rule's package."""
-    key = "megatron_bridge" if rule.package == "megatron-bridge" else "megatron_core"
-    given = {k: v for k, v in case["stack"].items() if k not in ("megatron_core", "megatron_bridge")}
-    return Stack(**given, **{key: version})
+    key, other = ("megatron_core", "megatron_bridge")[:: -1 if rule.package == "megatron-bridge" else 1]
+    given = dict(case["stack"])
+    if key not in given:  # the example names the other package; its pair is the one that varies
+        given.pop(other, None)
+    return Stack(**{**given, key: version})
 
 
 def build(frontend: str, flat: Mapping[str, Any], core: str) -> Any:

@@ -107,9 +107,10 @@ def measured(reports: list[SmokeReport], newest: str) -> list[str]:
     gpu = {r.gpu.name for r in good if r.gpu}
     stack = good[-1].stack
     text = [
-        f"On {', '.join(sorted(gpu))}; torch {stack.get('torch')}, transformer-engine {stack.get('transformer-engine')}, "
-        f"megatron-core {newest} but where said otherwise. Each run is a process of its own; a range is over runs. Times are medians "
-        "of 30 steps by CUDA events with an idle GPU before each step, eager and replay in alternating blocks.",
+        f"On {', '.join(sorted(gpu))}; torch {stack.get('torch')}, transformer-engine "
+        f"{stack.get('transformer-engine')}, megatron-core {newest} but where said otherwise. Each run is a process of "
+        "its own; a range is over runs. Times are medians of 30 steps by CUDA events with an idle GPU before each "
+        "step, eager and replay in alternating blocks.",
         "",
         *table(HEAD, (figures(k, v) for k, v in main.items())),
     ]
@@ -156,8 +157,8 @@ def explained(reports: list[SmokeReport]) -> str:
     ]
     enough = sum(s >= 0.8 for s in shares)
     return (
-        f"On the other tiers, launches left to the CPU times their measured cost explain at least 80 % of replay's distance "
-        f"from busy time in {enough} of {len(shares)} runs."
+        "On the other tiers, launches left to the CPU times their measured cost explain at least 80 % of replay's "
+        f"distance from busy time in {enough} of {len(shares)} runs."
     )
 
 
@@ -217,9 +218,9 @@ def processes() -> list[str]:
     waited = [c["queued_s"] for c in crowd]
     answered = sum(c["status"] == "captured" for c in crowd)
     text = [
-        f"Of 20 requests at once (tiny, torch), {answered} had answered, all captured, when the driver was ended after 100 s "
-        f"with the GPU's time; the waits were {min(waited):.0f} to {max(waited):.0f} s. All 20 answer with the stand-in worker "
-        "in the tests.",
+        f"Of 20 requests at once (tiny, torch), {answered} had answered, all captured, when the driver was ended after "
+        f"100 s to spare the GPU; the waits were {min(waited):.0f} to {max(waited):.0f} s. That all 20 answer is shown "
+        "with the stand-in worker in the tests.",
         "",
     ]
     rows = []
@@ -245,7 +246,8 @@ def render() -> str:
         "<!-- Made by tools/make_smoke_table.py from evidence/smoke. Don't edit. -->",
         "# Measured on GPUs",
         "",
-        "What `run_capture_smoke` recorded. [How it measures](smoke-guide.md) says what each figure means and what was not run.",
+        "What `run_capture_smoke` recorded. [How it measures](smoke-guide.md) says what each figure means and what "
+        "was not run.",
         "",
         "## Captured",
         "",
@@ -262,7 +264,8 @@ def render() -> str:
         *failed(reports),
         "## Silent wrong results, provoked and caught",
         "",
-        "Each fault raises nothing where it happens; the comparison with eager found it at the given step after capture.",
+        "Each fault raises nothing where it happens; the comparison with eager found it at the given step after "
+        "capture.",
         "",
         *silent,
         "## Failures provoked",

@@ -93,6 +93,7 @@ class _Stream:
     text: list[tuple[int, str]] = field(default_factory=list)
     size: int = 0
     when: float | None = None
+    wrapper: str = ""  # the first line of an exception that wraps the next one
     broken: str = ""  # a frame's line, in case its end is on the next one
     long: bool = False  # the last line may have been cut by a wrapping viewer
 
@@ -348,6 +349,8 @@ class Log:
     def _exception(self, stream: _Stream, line: Line, rank: int | None, cls: str, message: str) -> None:
         self._close(stream)
         event = self._event("exception", line, rank, stream)
+        if stream.wrapper:
+            message, stream.wrapper = f"{message}\n{stream.wrapper}", ""
         event.cls, event.message, event.frames = cls, message[:MAX_MESSAGE], stream.frames
         event.chain, event.position = stream.chain, stream.position
         if not stream.frames and not stream.in_traceback:
@@ -372,9 +375,7 @@ class Log:
         return event
 
     def _close(self, stream: _Stream) -> None:
-        if stream.open is not None:
-            self._emit(stream.open)
-            stream.open = None
+        self._close_soft(stream)
         if stream.stack is not None:
             self._emit(stream.stack)
             stream.stack = None
@@ -481,6 +482,9 @@ class Log:
     def _close_soft(self, stream: _Stream) -> None:
         """End a message that went on, keeping the traceback chain open."""
         if stream.open is not None:
+            if stream.open.kind == "exception" and stream.open.message.startswith("Caught "):
+                # torch wraps what a loader or replica thread raised: "Caught RuntimeError in pin memory thread ..."
+                stream.linked, stream.wrapper = True, stream.open.message.split("\n")[0]
             self._emit(stream.open)
             stream.open = None
 

@@ -240,7 +240,8 @@ def _from_chains(log: Log, index: Index, chains: list[_Chain], out: Reasoning, e
             continue
         findings = _judge(log, index, chain, evident)
         seen[shape] = findings
-        factor = 1.0 if place == 0 else 0.6
+        told = any(f.confidence >= SURE for f in out.findings)
+        factor = 0.6 if told else 1.0 if place == 0 else 0.95
         out.findings += [replace(f, confidence=f.confidence * factor) for f in findings]
         if len(seen) >= 24:
             break

@@ -131,10 +131,10 @@ def from_path(path: Path, on_read: Callable[[int], None] = lambda done: None) ->
                     yield from _whole(source, data.decode("utf-8", "replace"))
                 else:
                     if limit is not None:
-                        stream = _Limited(stream, limit, source)  # type: ignore[assignment]
+                        stream = _Limited(stream, limit, source)
                         head = b""
                     if encoding := _utf16(head):
-                        stream = _Recoded(stream, encoding)  # type: ignore[assignment]
+                        stream = _Recoded(stream, encoding)
                     yield from _large(source, stream, on_read)
         except InputError:
             raise
@@ -147,12 +147,14 @@ def from_path(path: Path, on_read: Callable[[int], None] = lambda done: None) ->
 
 
 def _utf16(head: bytes) -> str | None:
+    """The encoding of text that is mostly ASCII in UTF-16, with or without a byte-order mark."""
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    half = max(len(head) // 2, 1)
+    if max(even, odd) < 0.5 * half or min(even, odd) > 0.1 * half or len(head) < 8:
+        return None
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
-    nul = head.count(b"\0")
-    if len(head) >= 8 and nul > len(head) * 0.3:
-        return "utf-16-le" if head[1::2].count(b"\0") >= head[0::2].count(b"\0") else "utf-16-be"
-    return None
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _decompress(path: Path, raw: Any, head: bytes, size: int) -> tuple[Any, int | None]:

@@ -22,7 +22,7 @@ _PREFIX = re.compile(
     rf"""\s*(?:
       \[rank(?P<rank>\d{{1,7}})\]:?\s?
     | \[default(?P<local>\d{{1,7}})\]:?
-    | \[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\s?
+    | \[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:
     | \((?P<actor>[\w.]+)[ ,]+(?:rank=\d+,\s*)?pid=\d+(?:,[^)]*)?\)\s?
     | \[pod/(?P<pod>[^\]\s]+)\]\s?
     | (?P<k8s>[a-z0-9][a-z0-9.-]*-\d+)\s+[a-z0-9][a-z0-9.-]*\s+(?=\d{{4}}-\d\d-\d\dT)
