@@ -1,4 +1,4 @@
-"""How well recommend_scope agrees with tuned recipes, how that carries over to models it has not seen, and how fast it is.
+"""How well recommend_scope agrees with tuned recipes, how that carries over to other models, and how fast it is.
 
     python benchmarks/recommend.py            agreement, leave-one-model-out, speed
     python benchmarks/recommend.py --misses   with every recipe whose choice is not the first
@@ -118,7 +118,8 @@ def leave_one_model_out(recipes: list[dict[str, Any]]) -> dict[str, tuple[Score,
     for family in sorted({row["family"] for row in recipes}):
         out = tuple(
             p.id for p in PRINCIPLES
-            if p.id != last and all(e.startswith("practice:") or e in OF_ONE_MODEL for e in p.evidence) and support[p.id] <= {family}
+            if p.id != last and support[p.id] <= {family}
+            and all(e.startswith("practice:") or e in OF_ONE_MODEL for e in p.evidence)
         )  # fmt: skip
         score = Score()
         for row in recipes:

@@ -7,9 +7,9 @@ so that allocators do not see each other; several run at once, since memory is r
 The model, optimizer and step are those of Megatron's training loop: GPTModel on Transformer Engine layers,
 Float16Module, DDP, Adam, clip 1.0; 10 steps, capture after 3.
 
-`reserved_gb` is the peak over the whole run: it holds what the allocator keeps from the eager warm-up, which it would give
-back before running out. `steady_gb` is the peak of the last steps after that cache was emptied: what a run needs once its
-graphs exist. Graphs' private pools are never given back, so both hold them.
+`reserved_gb` is the peak over the whole run: it holds what the allocator keeps from the eager warm-up, which it would
+give back before running out. `steady_gb` is the peak of the last steps after that cache was emptied: what a run needs
+once its graphs exist. Graphs' private pools are never given back, so both hold them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def worker(shape: str, mode: str) -> None:
         graphs = {"cuda_graph_impl": "full_iteration", "cuda_graph_modules": []}
     elif mode != "eager":
         graphs = {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": MODULES[mode]}
-    moe = {"num_moe_experts": experts, "moe_router_topk": 4, "moe_ffn_hidden_size": hidden // 2, "moe_grouped_gemm": shape.endswith("grouped"),
+    moe = {"num_moe_experts": experts, "moe_router_topk": 4, "moe_ffn_hidden_size": hidden // 2,
+           "moe_grouped_gemm": shape.endswith("grouped"),
            "moe_token_dispatcher_type": "alltoall", "moe_aux_loss_coeff": 0.0} if experts else {}  # fmt: skip
     config = TransformerConfig(
         num_layers=layers, hidden_size=hidden, num_attention_heads=hidden // 128, ffn_hidden_size=4 * hidden,

@@ -70,11 +70,13 @@ def main() -> None:
     found = rows()
     if args.table:
         print(
-            "| run | shape | captured | measured GB | estimate GB | off by GB |\n| --- | --- | --- | ---: | ---: | ---: |"
+            "| run | shape | captured | measured GB | estimate GB | off by GB |\n| --- | --- | --- | ---: | ---: | "
+            "---: |"
         )
         for r in found:
             print(
-                f"| {r.run} | {r.shape} | {r.mode} | {r.measured:.2f} | {r.estimate:.2f} | {r.estimate - r.measured:+.2f} |"
+                f"| {r.run} | {r.shape} | {r.mode} | {r.measured:.2f} | {r.estimate:.2f} | "
+                f"{r.estimate - r.measured:+.2f} |"
             )
     off = [r.estimate - r.measured for r in found]
     covered = sum(r.measured <= r.planned for r in found)

@@ -1,13 +1,14 @@
 """Put what recommend_scope returns to the real classes of the released packages, on a CPU.
 
-    python tests/recommend/record_recommended.py --venv VENV --packages DIR [--frontend core|bridge|megatron-lm] [--release R]
+    python tests/recommend/record_recommended.py --venv VENV --packages DIR [--frontend F] [--release R]
 
-Uses the oracles of tests/upstream (see record.py there for the environment and the unpacked wheels). Workloads are drawn
-from the same space as the tests'; kept are those that the real class accepts with graphs off, since a refusal that has
-nothing to do with graphs says nothing about a recommendation. Of these, every option with graphs on is put to the class.
+Uses the oracles of tests/upstream (see record.py there for the environment and the unpacked wheels). Workloads are
+drawn from the same space as the tests'; kept are those that the real class accepts with graphs off, since a refusal
+that has nothing to do with graphs says nothing about a recommendation. Of these, every option with graphs on is put to
+the class.
 
-A recording's first line says how it was made; each other line is a workload, the option, and the verdict: `ok`, and where
-it is not, `exception` and `message`.
+A recording's first line says how it was made; each other line is a workload, the option, and the verdict: `ok`, and
+where it is not, `exception` and `message`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "upstream"), str(HERE.parents[1] / 
 import record as upstream  # noqa: E402  (tests/upstream/record.py)
 from recommend_space import FACTS  # noqa: E402
 
-from megatron_cuda_graphs import Stack, fields, recommend_scope, releases  # noqa: E402
+from megatron_cuda_graphs import Stack, fields, recommend_scope  # noqa: E402
 
 RECORDED = HERE / "recorded"
 WANTED = 520
-RELEASES = {"core": releases.CORE, "bridge": releases.BRIDGE, "megatron-lm": ("0.17.1", "0.18.2", "0.19.2")}
+RELEASES = upstream.RELEASES  # one of each line, whose graph rules are the same
 # Values that no release takes, or that only some of them know, make a workload that says nothing; sizes that divide.
 SANE: dict[str, tuple[Any, ...]] = {
     **FACTS,

@@ -1,13 +1,14 @@
-"""Known workloads and what is right for them: published runs and recipes, failures that people met, upstream's advice."""
+"""Known workloads and what is right for them: published runs, recipes, failures that people met, upstream's advice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from recommend_space import complaints, first, options
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.recommend import Recommendation
-from recommend_space import complaints, first, options
 
 BRIDGE = Stack(megatron_bridge="0.6.2", megatron_core="0.19.2")
 OFF = ("none", ())
@@ -194,9 +195,9 @@ def test_full_iteration_is_a_scope_of_local_before_0_18():
 
 
 def test_paged_stash_allows_full_iteration_on_moe():
-    stash = {**QWEN3_30B, "gpu": "GB200", "moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "hybridep",
-             "moe_paged_stash": True, "moe_expert_rank_capacity_factor": 1.5, "tensor_model_parallel_size": 1,
-             "pipeline_model_parallel_size": 1, "expert_model_parallel_size": 8}  # fmt: skip
+    stash = {**QWEN3_30B, "gpu": "GB200", "moe_token_dispatcher_type": "flex",
+             "moe_flex_dispatcher_backend": "hybridep", "moe_paged_stash": True,
+             "moe_expert_rank_capacity_factor": 1.5, "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1, "expert_model_parallel_size": 8}  # fmt: skip
     assert first(recommend(stash)) == FULL
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.recommend.decide import PRINCIPLES
 from megatron_cuda_graphs.recommend.knowledge import MEASURED, STATED, entries, practice

@@ -7,11 +7,12 @@ import random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recommend_space import first
+from test_recommend_valid import stacks, workloads
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.fields import core_fields
 from megatron_cuda_graphs.recommend.facts import MODEL
-from recommend_space import first
-from test_recommend_valid import stacks, workloads
 
 EXAMPLES = int(os.environ.get("RECOMMEND_EXAMPLES", "100")) // 2
 few = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,9 +8,10 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recommend_space import FACTS, MORE_STACK, STACKS, complaints, options, sample
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.errors import InputError
-from recommend_space import FACTS, MORE_STACK, STACKS, complaints, options, sample
 
 EXAMPLES = int(os.environ.get("RECOMMEND_EXAMPLES", "150"))  # 20000 for the long run
 

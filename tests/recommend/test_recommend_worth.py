@@ -6,12 +6,13 @@ import gzip
 import json
 
 import pytest
+from recommend_space import first
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.recommend.facts import from_mapping
 from megatron_cuda_graphs.recommend.plans import PLANS
 from megatron_cuda_graphs.recommend.workload import Workload
 from megatron_cuda_graphs.recommend.worth import bound, host_share, read_trace
-from recommend_space import first
 
 BRIDGE = Stack(megatron_bridge="0.6.2")
 MOE = {"num_moe_experts": 64, "num_layers": 24, "hidden_size": 2048, "gpu": "GB200"}

@@ -44,7 +44,8 @@ def sensible(w: Workload, name: str) -> bool:
 
 def summary(w: Workload, plan: Plan, worth: WorthIt, assumptions: Iterable[Assumption]) -> str:
     """The answer in a sentence or two."""
-    text = f"{shown(plan)[0].upper()}{shown(plan)[1:]} for this {' '.join((*w.kind[1:], w.kind[0]))} workload on {w.gpu.name}"
+    what, kind = shown(plan), " ".join((*w.kind[1:], w.kind[0]))
+    text = f"{what[0].upper()}{what[1:]} for this {kind} workload on {w.gpu.name}"
     text = text.replace("No graphs", "Leave graphs off") + "."
     flips = [f"{a.field}={f}" for a in assumptions for f in a.flips]
     if flips:
@@ -153,7 +154,8 @@ def alternative(w: Workload, plan: Plan, first: Plan) -> str:
         if w.values.get("packed_attention_backend") is False:
             return f"{shown(plan)}: to be tried once the environment runs packed sequences at all."
         return (
-            f"{shown(plan)}: the rules allow it and nothing speaks against trying; off elsewhere may only mean not tuned. "
+            f"{shown(plan)}: the rules allow it and nothing speaks against trying; off elsewhere may only mean not "
+            f"tuned. "
             "Compare step times before keeping it."
         )
     if plan.impl == "full_iteration":
@@ -169,7 +171,7 @@ def alternative(w: Workload, plan: Plan, first: Plan) -> str:
 
 
 class _Need(NamedTuple):
-    """Something that graphs need: when, what, the name of the rule that asks for it, and whether the option does it itself."""
+    """Something that graphs need: when, what, the rule that asks for it by name, and whether the option does it."""
 
     when: Callable[[Workload, Plan, Judged], Any]
     text: str
@@ -179,28 +181,38 @@ class _Need(NamedTuple):
 
 _FULL = "full_iteration"
 _NEEDS: tuple[_Need, ...] = (
-    _Need(lambda w, p, j: True, "Sequence length, micro-batch size and the number of micro-batches are the same in every "
+    _Need(lambda w, p, j: True, "Sequence length, micro-batch size and the number of micro-batches are the same in "
+                                "every "
           "step: no batch-size ramp-up, the last incomplete batch dropped.", None, None),
-    _Need(lambda w, p, j: True, "Transformer Engine's RNG tracker (use_te_rng_tracker, rng.te_rng_tracker).", "te-rng-tracker-required", True),
+    _Need(lambda w, p, j: True, "Transformer Engine's RNG tracker (use_te_rng_tracker, "
+                                "rng.te_rng_tracker).", "te-rng-tracker-required", True),
     _Need(lambda w, p, j: p.impl == "transformer_engine", "transformer-engine is installed, and its layers are used "
           "(transformer_impl='transformer_engine').", "te-graphs-without-te", None),
-    _Need(lambda w, p, j: p.impl == _FULL, "NaN checks of loss and gradients are off: they read values on the host. Watch "
+    _Need(lambda w, p, j: p.impl == _FULL, "NaN checks of loss and gradients are off: they read values on the host. "
+                                           "Watch "
           "loss and gradient norm in the log instead.", "nan-check-with-full-iteration", True),
     _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp > 1, "Pipeline communication without a device "
-          "synchronisation: overlapped point-to-point between virtual stages.", "full-iteration-with-batched-p2p-sync", True),
+          "synchronisation: overlapped point-to-point between virtual "
+          "stages.", "full-iteration-with-batched-p2p-sync", True),
     _Need(lambda w, p, j: p.impl == _FULL and w.pp > 1 and w.vp == 1, "Pipeline communication without a device "
           "synchronisation: batch_p2p_sync=False.", "full-iteration-with-batched-p2p-sync", True),
-    _Need(lambda w, p, j: p.impl == _FULL and w.static_experts, "The rank capacity factor is large enough for the worst "
+    _Need(lambda w, p, j: p.impl == _FULL and w.static_experts, "The rank capacity factor is large enough for the "
+                                                                "worst "
           "imbalance: an overflow stops the run.", None, None),
-    _Need(lambda w, p, j: j.core < (0, 16), "No expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF: this release refuses it "
+    _Need(lambda w, p, j: j.core < (0, 16), "No expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF: this release "
+                                            "refuses it "
           "with graphs.", "expandable-segments", None),
     _Need(lambda w, p, j: j.core >= (0, 16), "NCCL_GRAPH_REGISTER=0 is exported on every node (needed beside "
-          "expandable_segments:True; a node without it fails alone while the others wait).", "expandable-segments", None),
-    _Need(lambda w, p, j: p.recompute, "Selective recomputation instead of full: more activations stay in memory.", "full-recompute-with-layer-graphs",
+          "expandable_segments:True; a node without it fails alone while the others "
+          "wait).", "expandable-segments", None),
+    _Need(lambda w, p, j: p.recompute, "Selective recomputation instead of full: more activations stay in "
+                                       "memory.", "full-recompute-with-layer-graphs",
           True),
     _Need(lambda w, p, j: p.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and p.impl != _FULL,
-          "moe_shared_expert_overlap is off: with it, replay of router graphs crashed in an upstream recipe.", None, True),
-    _Need(lambda w, p, j: w.packed, "Packed batches are padded to one length (pad_to_max_length).", "packing-with-graphs-needs-padded-length", True),
+          "moe_shared_expert_overlap is off: with it, replay of router graphs crashed in an upstream "
+          "recipe.", None, True),
+    _Need(lambda w, p, j: w.packed, "Packed batches are padded to one length "
+                                    "(pad_to_max_length).", "packing-with-graphs-needs-padded-length", True),
 )  # fmt: skip
 
 
@@ -223,7 +235,8 @@ def prerequisites(w: Workload, plan: Plan, judged: Judged, mended: Iterable[Hit]
         text = f"The release refuses this workload with graphs off, too ({hit.rule.name}); changed here: {fix}."
         found.append(_needs(text, hit.rule.id, True))
     if w.values.get("packed_attention_backend") is False:
-        found.append(_needs("An attention backend that takes packed sequences: the run needs it with and without graphs. "
+        found.append(_needs("An attention backend that takes packed sequences: the run needs it with and without "
+                            "graphs. "
                             "NVTE_DEBUG=1 NVTE_DEBUG_LEVEL=2 says why each one is refused.", None, False))  # fmt: skip
     if w.shapes_vary:
         found.append(_needs(f"Shapes that never change; now: {w.shapes_vary}.", None, None if plan.on else True))
@@ -249,7 +262,8 @@ def verify(plan: Plan) -> tuple[str, ...]:
         "In a profile of steps after capture, cudaGraphLaunch stands where the single kernel launches were.",
         "Compare the median step time of at least 20 steps after capture with the same run without graphs; leave out "
         "warm-up and the capture step.",
-        "Losses and gradient norms follow the eager run's: compare with two eager runs first, which may differ from each "
+        "Losses and gradient norms follow the eager run's: compare with two eager runs first, which may differ from "
+        "each "
         "other by themselves.",
         "Read memory as reserved or from the device: allocated does not count a graph's private pool.",
     )  # fmt: skip

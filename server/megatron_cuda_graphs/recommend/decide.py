@@ -111,7 +111,8 @@ def no_backend(w: Workload, worth: WorthIt) -> Ruling | None:
         ("off", *no_attention(w)),
         (
             "No attention backend for packed sequences is there, so the run fails with graphs off as well: fix the "
-            "environment first (a Transformer Engine, cuDNN or flash-attn build that takes packed sequences). Graphs are "
+            "environment first (a Transformer Engine, cuDNN or flash-attn build that takes packed sequences). Graphs "
+            "are "
             "not what is wrong.",
         ),
     )
@@ -220,7 +221,8 @@ def fsdp(w: Workload, worth: WorthIt) -> Ruling | None:
     return Ruling(
         ("off", *scoped(w), *full),
         (
-            "FSDP gathers and frees parameters around every layer; a graph keeps the addresses that it was captured with.",
+            "FSDP gathers and frees parameters around every layer; a graph keeps the addresses that it was captured "
+            "with.",
         ),
     )
 
@@ -238,7 +240,8 @@ def vlm_linear(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("off", *no_attention(w)),
-        ("Vision-language model with gated delta-net layers: tuned recipes keep graphs off, because image inputs vary in "
+        ("Vision-language model with gated delta-net layers: tuned recipes keep graphs off, because image inputs "
+         "vary in "
          "length. With padded inputs the static parts can be tried.",),
     )  # fmt: skip
 
@@ -288,7 +291,8 @@ def packed(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("off", *no_attention(w)),
-        ("Packed boundaries reach attention as something that is no tensor: a graph with attention asserts at its first "
+        ("Packed boundaries reach attention as something that is no tensor: a graph with attention asserts at its "
+         "first "
          "replay. Modules without attention work, with batches padded to one length.",),
     )  # fmt: skip
 
@@ -350,7 +354,8 @@ def many_tokens(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("router", "attn+router", "off"),
-        (f"{w.tokens} tokens a micro-batch: attention's kernels outlast their launches, and its buffers would be large. "
+        (f"{w.tokens} tokens a micro-batch: attention's kernels outlast their launches, and its buffers would be "
+         f"large. "
          "Router and preprocessing are still many small kernels.",),
     )  # fmt: skip
 
@@ -366,14 +371,16 @@ def moe_small(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("router", "attn+router", "off"),
-        (f"{w.gpu.name} has {w.memory_gb:.0f} GB and every layer's activations lie on one GPU: router and preprocessing "
+        (f"{w.gpu.name} has {w.memory_gb:.0f} GB and every layer's activations lie on one GPU: router and "
+         f"preprocessing "
          "cost little; add attn when memory allows.",),
     )  # fmt: skip
 
 
 @principle(
     "moe-plain-alltoall",
-    "Router and attention are launch-bound in dropless MoE; with the plain all-to-all dispatcher gains were none at worst.",
+    "Router and attention are launch-bound in dropless MoE; with the plain all-to-all dispatcher gains were none at "
+    "worst.",
     "theirs-qwen3-30b-alltoall",
     "theirs-qwen3-30b",
     "ours-dropless-moe",
@@ -383,7 +390,8 @@ def moe_alltoall(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         (scoped(w)[0], "off", *scoped(w)[1:]),
-        ("Dropless experts have varying shapes and stay eager; attention, router and preprocessing are static. With the "
+        ("Dropless experts have varying shapes and stay eager; attention, router and preprocessing are static. With "
+         "the "
          "plain all-to-all dispatcher a step was no faster in one published run: measure both.",),
     )  # fmt: skip
 
@@ -398,7 +406,8 @@ def moe(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         (*scoped(w), "off"),
-        ("Dropless experts have shapes that change with every batch and stay eager; attention, router and preprocessing "
+        ("Dropless experts have shapes that change with every batch and stay eager; attention, router and "
+         "preprocessing "
          "are static, and made of many small kernels.",),
     )  # fmt: skip
 
@@ -435,7 +444,8 @@ def dense_fast(w: Workload, worth: WorthIt) -> Ruling | None:
 
 @principle(
     "dense-fp4-pipelined",
-    "FP4 multiplies kernels (quantisation, scaling) while it shortens GEMMs, so pipelined dense models are launch-bound "
+    "FP4 multiplies kernels (quantisation, scaling) while it shortens GEMMs, so pipelined dense models are "
+    "launch-bound "
     "again.",
     "practice:dense-fp4-pipelined",
 )
@@ -444,7 +454,8 @@ def dense_fp4(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("attn+mlp", "off", "whole_layer", "full_iteration"),
-        ("FP4 adds many small quantisation kernels and makes the GEMMs short; pipeline stages wait for the slowest host. "
+        ("FP4 adds many small quantisation kernels and makes the GEMMs short; pipeline stages wait for the slowest "
+         "host. "
          "Per-layer graphs fit the pipeline's schedule.",),
     )  # fmt: skip
 
@@ -470,6 +481,7 @@ def dense_small(w: Workload, worth: WorthIt) -> Ruling | None:
 def dense(w: Workload, worth: WorthIt) -> Ruling | None:
     return Ruling(
         ("off", "attn+mlp", "full_iteration", "mlp"),
-        ("A dense model with large GEMMs keeps the GPU busy without graphs, and tuned recipes on this hardware leave them "
+        ("A dense model with large GEMMs keeps the GPU busy without graphs, and tuned recipes on this hardware leave "
+         "them "
          "off. Nothing forbids them: try attn and mlp if a profile shows gaps between kernels.",),
     )  # fmt: skip

@@ -147,7 +147,7 @@ class _Run:
             f"megatron-core {core} has no such modules, only attn, whole layers or full iteration.",
         )
         self.rejected[plan] = Rejected(
-            impl=spoken.impl,  # type: ignore[arg-type]
+            impl=spoken.impl,
             modules=tuple(sorted(spoken.modules)),
             whole_layer=spoken.whole_layer,
             rule_id=rule.id if rule else None,
@@ -173,7 +173,7 @@ class _Run:
         dotted = {self.bridge.dotted(c.name): c.value if c.op == "set" else None for c in bridge.changes}
         edits = [e for e in self.lm.front.edits(lm.changes, self.lm.settings) if getattr(e, "op", "") == "set"]
         return Option(
-            impl=spoken.impl,  # type: ignore[arg-type]
+            impl=spoken.impl,
             modules=tuple(sorted(spoken.modules)),
             whole_layer=spoken.whole_layer,
             config=bridge.values,
@@ -207,14 +207,16 @@ class _Run:
                     )
                 elif (wanted := estimate(self.w, decided)).fits is False:
                     said.append(
-                        f"{shown(decided)} would come first, but asks for about {wanted.plan_gb:g} GB to be kept free, and "
+                        f"{shown(decided)} would come first, but asks for about {wanted.plan_gb:g} GB to be kept "
+                        f"free, and "
                         f"{self.w.headroom_gb:g} GB are free."
                     )
         else:
             said.append(advice.alternative(self.w, plan, decided))
         if spoken != plan:
             said.append(
-                f"megatron-core {self.judged.core_version} has no finer choice than {', '.join(spoken.modules)}: from 0.16 "
+                f"megatron-core {self.judged.core_version} has no finer choice than {', '.join(spoken.modules)}: "
+                f"from 0.16 "
                 f"on {', '.join(plan.modules)} would be captured."
             )
         for choice, count, total, example in self.alike:

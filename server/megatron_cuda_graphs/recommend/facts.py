@@ -358,6 +358,9 @@ def _said_precision(said: str) -> str | None:
     return None
 
 
+_MAMBA_SIZES = ("mamba_num_heads", "mamba_d_state", "mamba_n_heads", "ssm_state_size", "mamba_d_ssm")
+
+
 def _derive(found: Mapping[str, Any], values: dict[str, Any]) -> list[tuple[str, Any, str]]:
     """What follows from Hugging Face's keys and from dumps of recipes, where nothing says it outright."""
     notes: list[tuple[str, Any, str]] = []
@@ -391,13 +394,8 @@ def _derive(found: Mapping[str, Any], values: dict[str, Any]) -> list[tuple[str,
     linear = isinstance(types, (list, tuple)) and "linear_attention" in types
     if linear or any(str(k).startswith("linear_num_") for k in flat):
         put("experimental_attention_variant", "gated_delta_net", "the layers' linear attention")
-    if any(k.startswith(("mamba_", "ssm_")) and flat[k] for k in flat) and "hybrid" not in str(
-        values.get("model_kind")
-    ):
-        if any(
-            k in flat for k in ("mamba_num_heads", "mamba_d_state", "mamba_n_heads", "ssm_state_size", "mamba_d_ssm")
-        ):
-            put("is_hybrid_model", True, "the Mamba layers' sizes")
+    if any(flat.get(k) for k in _MAMBA_SIZES):
+        put("is_hybrid_model", True, "the Mamba layers' sizes")
     for name in ("hybrid_layer_pattern", "hybrid_override_pattern"):
         if isinstance(values.get(name), str) and "M" in values[name]:
             put("is_hybrid_model", True, name)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-__all__ = ["GPUS", "Gpu", "Generation", "gpu"]
+__all__ = ["GPUS", "Generation", "Gpu", "gpu"]
 
 Generation = Literal["ampere", "ada", "hopper", "blackwell", "rubin"]
 

@@ -170,7 +170,7 @@ def _kind_of_class(settings: Settings, values: dict[str, Any]) -> None:
         values.setdefault("is_hybrid_model", True)
 
 
-# A line of words --------------------------------------------------------------------------------------------------------
+# A line of words ----------------------------------------------------------------------------------------------------
 
 _WORDS: tuple[tuple[str, Any], ...] = (
     (r"\b(\d+)\s*(?:x\s*)?(?:nodes?\b)?\s*((?:gb|b|h|a|vr|r|gh)\d00|h20)s?\b(?!\s*nodes?)", "gpus"),
@@ -249,7 +249,8 @@ def from_words(line: str) -> Facts:
     if set(facts.values) <= {"model"} and not Workload(facts).kind_known:
         raise InputError(
             f"nothing in {line[:80]!r} says what is run.",
-            hint="Name the kind of model, the GPU and the parallelism, such as: MoE, 128 experts, 16 H100, TP2 PP2 EP4.",
+            hint="Name the kind of model, the GPU and the parallelism, such as: MoE, 128 experts, 16 H100, TP2 PP2 "
+            "EP4.",
         )
     understood = set(re.findall(r"[\w.-]+", first.lower()))
     return replace(facts, ignored=tuple(sorted({w for w in left if w not in understood})))

@@ -113,19 +113,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Member):
         return value.name
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items() if not _open(v)}
+        return {str(k): _plain(v) for k, v in value.items() if not is_unknown(v)}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value if not _open(v)]
+        return [_plain(v) for v in value if not is_unknown(v)]
     return value
-
-
-def _open(value: Any) -> bool:
-    return is_unknown(value) if isinstance(value, (list, tuple)) else is_unknown(value)
 
 
 def _without_graphs(values: Mapping[str, Any]) -> dict[str, Any]:
     """A Bridge configuration as given, with nothing said about graphs."""
-    config = {str(k): _plain(v) for k, v in values.items() if not _open(v)}
+    config = {str(k): _plain(v) for k, v in values.items() if not is_unknown(v)}
 
     def strip(section: Any) -> Any:
         if not isinstance(section, dict):
@@ -166,19 +162,20 @@ def changes(w: Workload, plan: Plan, judged: Judged, frontend: Frontend) -> list
                 found += [to("overlap_p2p_comm", True), to("batch_p2p_comm", False)]
             else:
                 found.append(to("batch_p2p_sync", False))
-        if w.values.get("fine_grained_activation_offloading") and judged.core >= (0, 18):
-            if w.values.get("fine_grained_offloading_max_inflight_offloads") is None:
-                found.append(to("fine_grained_offloading_max_inflight_offloads", 1))
+        inflight = "fine_grained_offloading_max_inflight_offloads"
+        offloads = w.values.get("fine_grained_activation_offloading")
+        if offloads and judged.core >= (0, 18) and w.values.get(inflight) is None:
+            found.append(to(inflight, 1))
     if plan.recompute == "selective":
         found += [to("recompute_granularity", "selective"), to("recompute_modules", ["core_attn"])]
         found += [unset(n) for n in ("recompute_method", "recompute_num_layers") if n in w.values]
     if plan.covers("moe_router") and w.values.get("moe_shared_expert_overlap") and plan.impl != "full_iteration":
         found.append(to("moe_shared_expert_overlap", False))
-    if w.packed and bridge and judged.bridge is not None and judged.bridge >= (0, 6):
-        if w.values.get("packed_sequence"):
-            found.append(to("dataset.dataset_kwargs.pad_to_max_length", True))
-            if plan.captures_attention:
-                found.append(to("dataset.offline_packing_specs.pad_cu_seqlens", True))
+    checks_padding = bridge and judged.bridge is not None and judged.bridge >= (0, 6)
+    if checks_padding and w.values.get("packed_sequence"):
+        found.append(to("dataset.dataset_kwargs.pad_to_max_length", True))
+        if plan.captures_attention:
+            found.append(to("dataset.offline_packing_specs.pad_cu_seqlens", True))
     return found
 
 
@@ -214,7 +211,9 @@ class Base:
         if frontend == "bridge":
             values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
         elif own and reading:
-            values = {n: list(t) for n, t in reading.values.items() if not _open(t) and not _about_graphs(_argument(n))}
+            values = {
+                n: list(t) for n, t in reading.values.items() if not is_unknown(t) and not _about_graphs(_argument(n))
+            }
         self.settings = self._settings(values)
         facts = self._flags_from_facts() if frontend == "megatron-lm" and not own else []
         self.off = changes(w, OFF, self.judged, frontend) or []
@@ -334,8 +333,7 @@ def environment(w: Workload, plan: Plan, judged: Judged, env: Mapping[str, str] 
     """Variables that go with a plan."""
     if not plan.on:
         return {}
-    found = {c.name: str(c.value) for c in _environment_changes(judged, env or {})}
-    return found
+    return {c.name: str(c.value) for c in _environment_changes(judged, env or {})}
 
 
 def _environment_changes(judged: Judged, env: Mapping[str, str]) -> Iterable[Change]:

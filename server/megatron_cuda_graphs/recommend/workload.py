@@ -55,8 +55,9 @@ DEFAULTS: dict[str, tuple[Any, str]] = {
     "gpu": ("H100", "the GPU with least headroom among those with public measurements"),
 }
 _KIND_WORDS = {
-    "moe": "moe", "mixture": "moe", "dense": "dense", "gpt": "dense", "hybrid": "hybrid", "mamba": "hybrid", "ssm": "hybrid",
-    "vlm": "vlm", "vl": "vlm", "vision": "vlm", "gdn": "gdn", "gated_delta_net": "gdn", "delta_net": "gdn", "mla": "mla",
+    "moe": "moe", "mixture": "moe", "dense": "dense", "gpt": "dense", "hybrid": "hybrid", "mamba": "hybrid",
+    "ssm": "hybrid", "vlm": "vlm", "vl": "vlm", "vision": "vlm", "gdn": "gdn", "gated_delta_net": "gdn",
+    "delta_net": "gdn", "mla": "mla",
 }  # fmt: skip
 
 
@@ -190,7 +191,7 @@ class Workload:
         if not gbs or not gpus:
             return None
         dp = max(1, gpus // (self.tp * self.pp * self.cp))
-        return max(1, gbs // (dp * int(self["micro_batch_size"])))
+        return max(1, int(gbs) // (dp * int(self["micro_batch_size"])))
 
     # What it runs on -------------------------------------------------------------------------------------------------
 
@@ -309,7 +310,8 @@ class Workload:
 
     @once
     def hidden(self) -> int | None:
-        return self.values.get("hidden_size")
+        size: int | None = self.values.get("hidden_size")
+        return size
 
     @once
     def layers(self) -> dict[str, int] | None:

@@ -11,7 +11,7 @@ from .model import WorthIt
 from .plans import Plan
 from .workload import Workload
 
-__all__ = ["HOST_MS", "Profile", "WORTH", "bound", "host_share", "profile_of", "read_trace"]
+__all__ = ["HOST_MS", "WORTH", "Profile", "bound", "host_share", "profile_of", "read_trace"]
 
 WORTH = 1.05  # below, a run that can fail or hold more memory wins less than steps vary among themselves
 MAX_TRACE_BYTES = 512 * 1024 * 1024
@@ -141,7 +141,7 @@ def _gpu_ms(w: Workload) -> float | None:
     expert += 3 * h * v.get("moe_shared_expert_intermediate_size", 0)
     weights = layers["attn"] * attention + layers["mlp"] * dense + layers["moe"] * expert + layers["mamba"] * 6 * h * h
     scores = 2 * layers["attn"] * q * v["seq_length"] / 2  # causal: half of the square
-    flops = 6 * (weights + scores) * w.tokens / (w.tp * w.pp)
+    flops: float = 6 * (weights + scores) * w.tokens / (w.tp * w.pp)
     return flops / (peak * 1e9 * EFFICIENCY[w.family])
 
 
@@ -169,7 +169,8 @@ def bound(w: Workload) -> WorthIt:
     value = max(1.0, host_ms / gpu_ms)
     times = w.microbatches or 1
     note = (
-        f"Estimate: issuing a micro-batch takes up to {host_ms:.3g} ms of host time, computing it at least {gpu_ms:.3g} ms "
+        f"Estimate: issuing a micro-batch takes up to {host_ms:.3g} ms of host time, computing it at least "
+        f"{gpu_ms:.3g} ms "
         f"on {w.gpu.name}; communication is not counted. "
     )
     if value < WORTH:
