@@ -197,7 +197,8 @@ def test_full_iteration_is_a_scope_of_local_before_0_18():
 def test_paged_stash_allows_full_iteration_on_moe():
     stash = {**QWEN3_30B, "gpu": "GB200", "moe_token_dispatcher_type": "flex",
              "moe_flex_dispatcher_backend": "hybridep", "moe_paged_stash": True,
-             "moe_expert_rank_capacity_factor": 1.5, "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1, "expert_model_parallel_size": 8}  # fmt: skip
+             "moe_expert_rank_capacity_factor": 1.5, "tensor_model_parallel_size": 1,
+             "pipeline_model_parallel_size": 1, "expert_model_parallel_size": 8}  # fmt: skip
     assert first(recommend(stash)) == FULL
 
 

@@ -190,7 +190,7 @@ class Workload:
         gbs, gpus = self.values.get("global_batch_size"), self.values.get("num_gpus")
         if not gbs or not gpus:
             return None
-        dp = max(1, gpus // (self.tp * self.pp * self.cp))
+        dp: int = max(1, gpus // (self.tp * self.pp * self.cp))
         return max(1, int(gbs) // (dp * int(self["micro_batch_size"])))
 
     # What it runs on -------------------------------------------------------------------------------------------------
