@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
 
 start = time.perf_counter()
 TIER = sys.argv[1] if len(sys.argv) > 1 else "torch"
-import torch  # noqa: E402
+import torch
 
 if TIER != "torch":
     import megatron.core  # noqa: F401
@@ -24,9 +24,9 @@ if TIER != "torch":
     from megatron_cuda_graphs.smoke.worker import megatron_tier as tier
 else:
     from megatron_cuda_graphs.smoke.worker import torch_tier as tier
-from megatron_cuda_graphs.smoke import presets  # noqa: E402
-from megatron_cuda_graphs.smoke.worker.faults import Fault  # noqa: E402
-from megatron_cuda_graphs.smoke.worker.session import batches  # noqa: E402
+from megatron_cuda_graphs.smoke import presets
+from megatron_cuda_graphs.smoke.worker.faults import Fault
+from megatron_cuda_graphs.smoke.worker.session import batches
 
 fields = dict(presets.preset("tiny")["fields"])
 ask = {"warmup_steps": 3, "parity_steps": 10, "steps": 30, "microbatches": 1, "seed": 1234, "tp": 1, "pp": 1, "ep": 1}

@@ -45,7 +45,10 @@ async def stage(name: str, plan: dict, sink, start: float, deadline: float, tag:
                 said = f"BUG {type(exc).__name__}: {exc}"
             sink.write(json.dumps(line) + "\n")
             sink.flush()
-            print(f"[{time.monotonic() - start:5.0f}] {case['name']} ({time.monotonic() - began:.0f} s) {said[:420]}", flush=True)
+            print(
+                f"[{time.monotonic() - start:5.0f}] {case['name']} ({time.monotonic() - began:.0f} s) {said[:420]}",
+                flush=True,
+            )
 
     await asyncio.gather(*(one(c) for c in plan["cases"]))
 

@@ -26,7 +26,8 @@ import asyncio, sys
 from megatron_cuda_graphs.smoke.run import run_async
 def tell(p):
     print(p.phase, flush=True)
-r = asyncio.run(run_async({"tier": sys.argv[1], "steps": 2000, "modules": ["step"] if sys.argv[1] == "torch" else []}, tell))
+modules = ["step"] if sys.argv[1] == "torch" else []
+r = asyncio.run(run_async({"tier": sys.argv[1], "steps": 2000, "modules": modules}, tell))
 print("REPORT", r.status, r.verdict, flush=True)
 """
 CASES = [
@@ -48,9 +49,9 @@ def workers() -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                if RUN_VARIABLE.encode() in (entry / "environ").read_bytes():
-                    if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX":
-                        found.append(int(entry.name))
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                if state not in "ZX" and RUN_VARIABLE.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
             except OSError:
                 continue
     return found
@@ -76,7 +77,10 @@ for who, number, phase, tier in CASES:
         time.sleep(0.05)
     left, after = workers(), used()
     bad |= bool(left) or after > before + 16
-    print(json.dumps({"killed": who, "signal": signal.Signals(number).name, "phase": phase, "tier": tier,
-                      "mib_before": before, "mib_during": during, "mib_after": after, "workers_during": len(alive),
-                      "left": left, "seconds_to_clean": round(time.monotonic() - start, 2), "said": said}), flush=True)  # fmt: skip
+    row = {
+        "killed": who, "signal": signal.Signals(number).name, "phase": phase, "tier": tier, "mib_before": before,
+        "mib_during": during, "mib_after": after, "workers_during": len(alive), "left": left,
+        "seconds_to_clean": round(time.monotonic() - start, 2), "said": said,
+    }  # fmt: skip
+    print(json.dumps(row), flush=True)
 sys.exit(bad)

@@ -11,11 +11,11 @@ import os
 import time
 from pathlib import Path
 
+from standin import result  # beside this file
+
 from megatron_cuda_graphs.smoke.worker.__main__ import chain_of
 from megatron_cuda_graphs.smoke.worker.channel import Channel, rank_of, world_of
 from megatron_cuda_graphs.smoke.worker.guard import die_with_parent
-
-from standin import result  # beside this file
 
 
 def main() -> None:

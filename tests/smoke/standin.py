@@ -119,6 +119,11 @@ def main() -> None:
         del hog
     if how == "slow":
         time.sleep(0.4)
+    if how in ("wrong_then_crash", "last_rank_wrong"):
+        wrong = how == "wrong_then_crash" or last
+        channel.send("parity", **result(wrong=wrong)["parity"])
+    if how == "wrong_then_crash":
+        os.kill(os.getpid(), signal.SIGKILL)
     done = result(wrong=how == "wrong", replay=9.9 if how == "no_gain" else 2.5)
     if how == "broken_result":
         del done["samples"]["eager"]

@@ -18,6 +18,7 @@ FAULTS = [json.loads(x) for x in (ROOT / "evidence/smoke/faults.jsonl").read_tex
 
 # What a provoked failure has to be called. Sets where the text leaves more than one right answer.
 SYNC = {"sync_in_capture"}
+SCOPE = {"illegal_scope_combination"}
 EXPECTED: dict[str, set[str]] = {
     **dict.fromkeys(
         (
@@ -44,7 +45,7 @@ EXPECTED: dict[str, set[str]] = {
     "full_recompute": {"full_recompute_with_te_scoped"},
     **dict.fromkeys(
         ("bad_module", "moe_and_router", "preprocess_without_router", "router_on_dense", "mlp_on_moe"),
-        {"illegal_scope_combination"},
+        SCOPE,
     ),
     "moe_dropless": {"moe_dynamic_shape"},
 }  # fmt: skip

@@ -74,6 +74,14 @@ def test_a_wrong_result_is_a_failure(fake_gpus, smoke):
     assert "wrong from step 4" in report.verdict
 
 
+def test_a_wrong_result_is_named_even_when_it_ends_in_a_crash(fake_gpus, smoke):
+    report = smoke(inject="wrong_then_crash")
+    assert (report.status, report.failure.kind, report.failure.phase) == ("failed", "wrong_result", "parity")
+    assert report.failure.signal == "SIGKILL"
+    assert report.parity.first_wrong_step == 4
+    assert report.measures is None
+
+
 def test_an_exception_comes_back_with_its_root_unmasked(fake_gpus, smoke):
     report = smoke(inject="raises")
     assert report.status == "failed"
@@ -238,7 +246,7 @@ def test_cancelling_the_task_ends_the_worker(fake_gpus, tmp_path):
             run_async({"tier": "torch", "inject": "hang"}, progress, worker=STANDIN, queue_folder=tmp_path)
         )
         await asyncio.wait_for(started.wait(), 20)
-        mine = [p for p in carrying(process.RUN_VARIABLE)]
+        mine = carrying(process.RUN_VARIABLE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

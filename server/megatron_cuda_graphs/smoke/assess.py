@@ -38,7 +38,10 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
     stack = {str(k): str(v) for k, v in dict(first.get("versions") or {}).items()}
     ready = out.ready.get(0, {})
     result = out.results.get(0, {})
-    compared = stats.parity(out.parity[0]) if 0 in out.parity else None
+    # The rank whose replay is wrong speaks for all; a pipeline's first stage has no loss to be wrong.
+    judged = {rank: stats.parity(told) for rank, told in sorted(out.parity.items())}
+    amiss = next((rank for rank, p in judged.items() if p.verdict == "wrong"), None)
+    compared = judged.get(amiss if amiss is not None else 0)
     more: dict[str, Any] = {
         "stack": stack,
         "parity": compared,
@@ -51,7 +54,7 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
             worker_s=round(out.worker_s, 3),
             phases_s={
                 phase: round(after - at, 3)
-                for (at, phase), (after, _) in zip(out.entered, out.entered[1:])
+                for (at, phase), (after, _) in zip(out.entered, out.entered[1:], strict=False)
                 if phase != "queue"
             },
         ),
@@ -66,16 +69,17 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
     world = job.request.world
     if not out.failures and not out.stopped and len(out.results) == world:
         try:
-            found = measures(result)
+            found = measures(out.results.get(amiss or 0, result))
         except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as exc:
             failure = Failure(phase="report", kind="protocol", log_tail=f"{type(exc).__name__}: {exc}")
             return job.report("failed", "The worker's figures could not be read.", failure=failure, **more)
-        return _measured(job, found, out, more)
+        found = found.model_copy(update={"parity": compared or found.parity})
+        return _measured(job, found, more, amiss if world > 1 else None)
     failure = _failure(out, world)
     if compared is not None and compared.verdict == "wrong":
         # What came after is the wrong replay's consequence.
         later = {"phase": "parity", "kind": "wrong_result", "log_tail": f"{compared.reason}\n{failure.log_tail}"}
-        failure = failure.model_copy(update=later)
+        failure = failure.model_copy(update={**later, "rank": amiss if world > 1 else None})
         text = _wrong(compared)
         if failure.root is not None:
             text = f"{text} Later it raised {failure.root.type.rsplit('.', 1)[-1]}."
@@ -86,10 +90,10 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
     return job.report(status, _failed(failure, job.request.time_limit_s), failure=failure, **more)
 
 
-def _measured(job: _Job, found: Measures, out: Outcome, more: dict[str, Any]) -> SmokeReport:
+def _measured(job: _Job, found: Measures, more: dict[str, Any], rank: int | None) -> SmokeReport:
     more["parity"] = found.parity
     if found.parity.verdict == "wrong":
-        failure = Failure(phase="parity", kind="wrong_result", log_tail=found.parity.reason)
+        failure = Failure(phase="parity", kind="wrong_result", rank=rank, log_tail=found.parity.reason)
         text = _wrong(found.parity)
         failure = failure.model_copy(update={"diagnosis": diagnose(failure, more["stack"], job.request.env)})
         return job.report("failed", text, measures=found, failure=failure, **more)
@@ -251,10 +255,9 @@ def _failed(f: Failure, limit: float) -> str:
     who = f"Rank {f.rank}" if f.rank is not None else "The worker"
     named = [m["failure_mode"] for m in (f.diagnosis or {}).get("matches", [])[:1]]
     what = f" Diagnosed: {named[0]}." if named else ""
-    if f.kind == "timeout":
-        return f"Ended in phase {f.phase}: {f.log_tail.splitlines()[0] if f.log_tail else f'no end after {limit} s'}.{what}"
-    if f.kind == "memory_limit":
-        return f"Ended in phase {f.phase}: {f.log_tail.splitlines()[0]}.{what}"
+    if f.kind in ("timeout", "memory_limit"):
+        why = f.log_tail.splitlines()[0] if f.log_tail else f"no end after {limit} s"
+        return f"Ended in phase {f.phase}: {why}.{what}"
     if f.root is not None:
         text = f.root.message.strip().splitlines()[0].rstrip(".") if f.root.message.strip() else ""
         shown = f.chain[0].message.strip().splitlines()[0][:120] if f.chain[0].message.strip() else f.chain[0].type

@@ -126,7 +126,8 @@ async def follow(
     try:
         with log.open("wb") as sink:
             for rank, argv in enumerate(commands):
-                target, keep = f"dir:{folder}", ()
+                target = f"dir:{folder}"
+                keep: tuple[int, ...] = ()
                 write = -1
                 if piped:
                     read, write = os.pipe()
@@ -199,10 +200,9 @@ async def _loop(
         for i, p in enumerate(procs):
             if p.returncode is not None:
                 out.exits.setdefault(i, p.returncode)
-        if not alive or len(out.results) == ranks:
-            # Results are in: a moment for a clean end, then it is ended.
-            if not alive or now - max(heard, failed_at) > limits.grace_s + 5:
-                return
+        # Results are in: a moment for a clean end, then it is ended.
+        if not alive or (len(out.results) == ranks and now - max(heard, failed_at) > limits.grace_s + 5):
+            return
         if out.failures or any(out.exits.values()):
             failed_at = failed_at or now
             if now - failed_at > limits.grace_s:

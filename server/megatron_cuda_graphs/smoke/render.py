@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def html(report: SmokeReport) -> str:
     body = [svg(report)] if report.measures else []
     if report.measures:
         m = report.measures
-        rows = [("", "eager", "replay")]
+        rows: list[tuple[str, ...]] = [("", "eager", "replay")]
         for label, name in (
             ("step, ms (median)", "step"), ("forward and backward, ms", "fwd_bwd"), ("GPU busy, ms", "busy_ms"),
             ("back to back, ms", "back_to_back_ms"), ("launches", "launches"), ("graph launches", "graph_launches"),
@@ -139,8 +140,8 @@ def html(report: SmokeReport) -> str:
     if report.failure:
         f = report.failure
         body.append(f"<h2>Failure in phase {escape(f.phase)}</h2>")
-        body.append(_table([("shown as" if i == 0 else "root" if i == len(f.chain) - 1 else "", f"{e.type}: {e.message}")
-                            for i, e in enumerate(f.chain)]))  # fmt: skip
+        names = ["shown as", *[""] * (len(f.chain) - 2), "root"] if len(f.chain) > 1 else ["raised"]
+        body.append(_table((n, f"{e.type}: {e.message}") for n, e in zip(names, f.chain, strict=False)))
         for match in (f.diagnosis or {}).get("matches", [])[:3]:
             body.append(
                 f"<p><b>{escape(str(match['failure_mode']))}</b> ({match['confidence']:.2f}): "
@@ -149,13 +150,13 @@ def html(report: SmokeReport) -> str:
         if f.log_tail:
             body.append(f"<pre>{escape(f.log_tail[-4000:])}</pre>")
     if report.sweep:
-        rows = [("modules", "eager ms", "replay ms", "gain", "parity")]
-        rows += [
+        lines: list[tuple[str, ...]] = [("modules", "eager ms", "replay ms", "gain", "parity")]
+        lines += [
             (", ".join(r.modules) or "whole layer", _cell(r.eager_ms), _cell(r.replay_ms),
              _cell(r.gain.value if r.gain else None), r.parity or r.status)
             for r in report.sweep
         ]  # fmt: skip
-        body.append("<h2>Sweep</h2>" + _table(rows))
+        body.append("<h2>Sweep</h2>" + _table(lines))
     about = [("date", report.date), ("record", report.id)]
     if report.gpu:
         about.append(("GPU", f"{report.gpu.name}, driver {report.gpu.driver}"))
@@ -182,7 +183,7 @@ def _cell(value: object) -> str:
     return _number(value) if isinstance(value, (int, float)) else str(value)
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
     lines = ("".join(f"<td>{escape(str(c))}</td>" for c in row) for row in rows)
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 

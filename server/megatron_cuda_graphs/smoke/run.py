@@ -237,7 +237,8 @@ class _Job:
 
     async def _once(self, index: int) -> SmokeReport:
         """One worker, from its start to its end."""
-        assert self.tier is not None and self.work is not None
+        assert self.tier is not None
+        assert self.work is not None
         asked, run_id = self.request, f"{self.id}-{uuid.uuid4().hex[:8]}"
         uuids = [g.uuid for g in self.gpus]
         folder = Path(tempfile.mkdtemp(prefix="mcg-smoke-"))

@@ -83,13 +83,13 @@ def parity(raw: Mapping[str, Any]) -> Parity:
     steps = min(len(eager), len(replay))
     if not steps:
         return Parity(verdict="not_checked", steps=0, reason="no step was compared")
-    gnorm = [_relative(a, b) for a, b in zip(_floats(raw.get("norms_eager")), _floats(raw.get("norms_replay")))]
-    length = [_relative(a, b) for a, b in zip(_floats(raw.get("updates_eager")), _floats(raw.get("updates_replay")))]
+    gnorm = _differences(raw, "norms")
+    length = _differences(raw, "updates")
     distance = _floats(raw.get("gradient_distance"))
-    loss = [_relative(a, b) for a, b in zip(eager, replay)]
+    loss = _differences(raw, "losses")
     noise = float(raw.get("noise") or 0.0)
     equal = list(raw.get("weights_equal") or [])
-    counts = list(zip(raw.get("counts_eager") or [], raw.get("counts_replay") or []))
+    counts = list(zip(raw.get("counts_eager") or [], raw.get("counts_replay") or [], strict=False))
     start = bool(raw.get("equal_at_capture", True))
     # Where eager itself leaves the finite numbers, there is nothing to hold replay against.
     sane = next((i for i, value in enumerate(eager) if not math.isfinite(value)), steps)
@@ -116,7 +116,7 @@ def parity(raw: Mapping[str, Any]) -> Parity:
     finite = [d for d in distance if math.isfinite(d)]
     base = {
         "steps": min(steps, sane),
-        "loss_max_difference": _keep(max((abs(a - b) for a, b in zip(eager, replay)), default=0.0)),
+        "loss_max_difference": _keep(max((abs(a - b) for a, b in zip(eager, replay, strict=False)), default=0.0)),
         "grad_norm_max_difference": _keep(max(gnorm)) if gnorm else None,
         "gradient_difference": _keep(max(finite)) if finite else None,
         "update_difference": _keep(length[0]) if length else None,
@@ -133,6 +133,12 @@ def parity(raw: Mapping[str, Any]) -> Parity:
         reason = f"eager itself differs by {noise:.1e} between two passes over one batch"
         return Parity(verdict="within_noise", reason=reason, **base)
     return Parity(verdict="rounding", reason="eager repeats itself bit for bit, replay rounds otherwise", **base)
+
+
+def _differences(raw: Mapping[str, Any], what: str) -> list[float]:
+    """Relative differences of one quantity, step by step."""
+    pairs = zip(_floats(raw.get(f"{what}_eager")), _floats(raw.get(f"{what}_replay")), strict=False)
+    return [_relative(a, b) for a, b in pairs]
 
 
 def _floats(values: Any) -> list[float]:

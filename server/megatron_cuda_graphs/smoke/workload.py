@@ -158,7 +158,7 @@ def gib_needed(fields: Mapping[str, Any]) -> float:
     active = ffn if not experts else (fields.get("moe_ffn_hidden_size") or ffn) * (fields.get("moe_router_topk") or 1)
     activations = tokens * (layers * 2 * (10 * h + 2 * gate * active) + 8 * vocab)
     per_weight = 10 if fields.get("optimizer") == "sgd" else 18
-    return (2 * weights * per_weight + 2 * activations) / GIB
+    return float(2 * weights * per_weight + 2 * activations) / GIB
 
 
 def fit(

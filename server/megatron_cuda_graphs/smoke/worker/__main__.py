@@ -17,7 +17,8 @@ from .channel import Channel, rank_of, world_of
 from .guard import die_with_parent
 
 VERSIONS = (
-    "torch", "transformer-engine", "transformer_engine_torch", "megatron-core", "megatron-bridge", "triton", "mamba-ssm",
+    "torch", "transformer-engine", "transformer_engine_torch", "megatron-core", "megatron-bridge", "triton",
+    "mamba-ssm",
 )  # fmt: skip
 IMPORTS = {"torch": ("torch",), "megatron": ("torch", "transformer_engine.pytorch", "megatron.core")}
 NAMES = {"transformer_engine.pytorch": "transformer_engine"}
@@ -40,7 +41,8 @@ def chain_of(exc: BaseException) -> list[dict[str, str]]:
     `torch.cuda.graph` ends a failed capture by raising another error from its exit, and some code raises
     `from None`: the context is followed either way.
     """
-    chain, seen = [], set()
+    chain: list[dict[str, str]] = []
+    seen: set[int] = set()
     link: BaseException | None = exc
     while link is not None and id(link) not in seen and len(chain) < 20:
         seen.add(id(link))
@@ -69,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
         return work(job, channel)
     except BaseException as exc:
         text = "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(text)
+        sys.stderr.flush()
         channel.send("failure", phase=channel.phase, chain=chain_of(exc), traceback=text[-20000:])
         # Destructors may wait for a GPU that won't answer, and process groups for live graphs: not run.
         os._exit(1)

@@ -10,7 +10,9 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,7 +29,7 @@ class Fault:
     tiers: tuple[str, ...] = ()
     in_capture: Callable[[Any], Any] | None = None  # torch tier: on the hidden states, inside the captured region
     in_layer: Callable[[Any], Any] | None = None  # Megatron tiers: on an MLP's input, inside the captured layer
-    ddp: dict[str, Any] = {}
+    ddp: Mapping[str, Any] = MappingProxyType({})
     optimizer_capturable = True
     wrap_optimizer = False
 
@@ -225,7 +227,7 @@ class NoTeRngTracker(Fault):
 class CheckForNanInGrad(Fault):
     """DDP looks at the gradients inside the captured iteration."""
 
-    ddp = {"check_for_nan_in_grad": True}
+    ddp = MappingProxyType({"check_for_nan_in_grad": True})
 
 
 class LossIsnanCheck(Fault):
@@ -299,7 +301,7 @@ class KilledRank(Fault):
 
 
 FAULTS: dict[str, Callable[[], Fault]] = {
-    **{name: (lambda name=name, op=op: _Region(name, op)) for name, op in REGION.items()},
+    **{name: partial(_Region, name, op) for name, op in REGION.items()},
     "param_storage_replaced": ParamStorageReplaced,
     "microbatches_changed": MicrobatchesChanged,
     "grad_buffers_kept": GradAccumulation,

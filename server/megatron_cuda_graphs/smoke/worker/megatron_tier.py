@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.full_cuda_graph import FullCudaGraphWrapper
 from megatron.core.models.gpt import GPTModel
 from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -28,7 +29,6 @@ from megatron.core.pipeline_parallel import schedules
 from megatron.core.transformer import cuda_graphs
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.transformer_config import TransformerConfig
-from megatron.core.full_cuda_graph import FullCudaGraphWrapper
 
 from .channel import rank_of, world_of
 from .faults import Fault
@@ -45,7 +45,7 @@ MODEL_FIELDS = {
 }  # fmt: skip
 
 
-def _activation(name: str | None) -> Callable[[Any], Any]:
+def _activation(name: str | None) -> Any:
     if name == "silu":
         return F.silu
     if name == "quick_gelu":
@@ -92,7 +92,7 @@ class _Twin:
         )
         if ask.get("vp"):
             layers = fields["num_layers"] // ask["pp"] // ask["vp"]
-            config.update(num_layers_per_virtual_pipeline_stage=None, virtual_pipeline_model_parallel_size=ask["vp"])
+            config.update(virtual_pipeline_model_parallel_size=ask["vp"])
             if layers * ask["pp"] * ask["vp"] != fields["num_layers"]:
                 raise ValueError(f"{fields['num_layers']} layers can't be cut into {ask['pp']} x {ask['vp']} chunks")
         if ask["pp"] > 1 and job["tier"] == "megatron-full-iteration":

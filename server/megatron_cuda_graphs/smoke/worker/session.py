@@ -50,7 +50,7 @@ class Counter:
             self.graphs += 1
             return done
 
-        graph.capture_end = capture_end  # type: ignore[method-assign]
+        graph.capture_end = capture_end
 
 
 def batches(fields: dict[str, Any], microbatches: int, seed: int, rank: int) -> list[Batch]:
@@ -174,11 +174,18 @@ def finite(value: float) -> float | None:
 
 def distance(a: list[Any], b: list[Any]) -> float:
     """Relative L2 distance of two lists of tensors; 0.0 only when they are equal bit for bit."""
-    if all(torch.equal(x, y) for x, y in zip(a, b)):
+    if all(torch.equal(x, y) for x, y in zip(a, b, strict=False)):
         return 0.0
-    top = sum(((x.float() - y.float()) ** 2).sum(dtype=torch.float64) for x, y in zip(a, b))
+    top = sum(((x.float() - y.float()) ** 2).sum(dtype=torch.float64) for x, y in zip(a, b, strict=False))
     low = sum((x.float() ** 2).sum(dtype=torch.float64) for x in a)
     return float((torch.as_tensor(top) / torch.as_tensor(low).clamp_min(1e-60)).sqrt())
+
+
+def moved(now: list[Any], before: list[Any]) -> float:
+    """L2 length of the weights' change."""
+    pairs = zip(now, before, strict=False)
+    total = sum(((a.float() - b.float()) ** 2).sum(dtype=torch.float64) for a, b in pairs)
+    return float(torch.as_tensor(total).sqrt())
 
 
 def repeatability(twin: Twin, batch: Batch) -> float:
@@ -208,7 +215,10 @@ class Lockstep:
             row[f"losses_{name}"] = finite(sum(float(x) for x in losses))
             row[f"counts_{name}"] = len(losses)
             row[f"norms_{name}"] = finite(float(norm)) if norm is not None else 0.0
-            moved = sum(((w.float() - b.float()) ** 2).sum(dtype=torch.float64) for w, b in zip(twin.weights(), before))
+            moved = sum(
+                ((w.float() - b.float()) ** 2).sum(dtype=torch.float64)
+                for w, b in zip(twin.weights(), before, strict=False)
+            )
             row[f"updates_{name}"] = finite(float(torch.as_tensor(moved).sqrt()))
             del before
         row["gradient_distance"] = finite(distance(self.pair.eager.grads(), self.pair.graph.grads()))
@@ -217,7 +227,9 @@ class Lockstep:
 
     def equal(self) -> bool:
         """Whether the twins' weights are equal bit for bit."""
-        return all(torch.equal(a, b) for a, b in zip(self.pair.eager.weights(), self.pair.graph.weights()))
+        return all(
+            torch.equal(a, b) for a, b in zip(self.pair.eager.weights(), self.pair.graph.weights(), strict=False)
+        )
 
     def forget(self) -> None:
         """Drop the rows so far: steps before capture are no evidence."""

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .channel import world_of
 from .faults import Fault
 from .twin import Batch
 
@@ -102,7 +103,7 @@ class Layer(nn.Module):
             self.norms.append(nn.LayerNorm(h))
 
     def forward(self, x: Any) -> Any:
-        for norm, part in zip(self.norms, self.parts):
+        for norm, part in zip(self.norms, self.parts, strict=False):
             x = x + part(norm(x))
         return x
 
@@ -182,7 +183,9 @@ class _Graphed(_Twin):
 
     def __init__(self, fields: dict[str, Any], seed: int, how: str) -> None:
         super().__init__(fields, seed)
-        self.how, self.graph, self.static = how, None, None
+        self.how = how
+        self.graph: Any = None
+        self.static: list[dict[str, Any]] = []
         self.out: tuple[list[Any], Any] = ([], None)
         self.stream = torch.cuda.Stream()
 
@@ -218,7 +221,7 @@ class _Graphed(_Twin):
                 done = super().run(batch, mark)
             torch.cuda.current_stream().wait_stream(self.stream)
             return done
-        for into, given in zip(self.static, batch):
+        for into, given in zip(self.static, batch, strict=False):
             for name, buffer in into.items():
                 buffer.copy_(given[name], non_blocking=True)
         self.graph.replay()
@@ -274,6 +277,8 @@ class TorchPair:
 
 def build(job: dict[str, Any], fields: dict[str, Any], fault: Fault) -> TorchPair:
     """The pair for a job."""
+    if world_of() > 1:
+        raise ValueError("the torch tier runs on one GPU; take a Megatron tier for several")
     # Flash attention's backward sums with atomics; asked for, it does so in a fixed order.
     torch.use_deterministic_algorithms(True, warn_only=True)
     return TorchPair(job, fields, fault)

@@ -30,8 +30,13 @@ def summarize(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, floa
     copies and fills the CPU launched; graph_launches; kernels that ran; graph_launch_us: mean CPU time of a
     cudaGraphLaunch. Marks themselves count nowhere.
     """
-    gpu, launched, graphs, spent, marks, marked = [], [], 0, 0.0, [], set()
-    cpu, markers = [], []
+    gpu: list[tuple[float, float, str]] = []
+    launched: list[float] = []
+    markers: list[float] = []
+    marks: list[tuple[float, float]] = []
+    marked: set[object] = set()
+    graphs, spent = 0, 0.0
+    cpu: list[Mapping[str, Any]] = []
     for e in events:
         kind = e.get("cat")
         if kind in _GPU:
@@ -56,7 +61,7 @@ def summarize(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, floa
     for i in range(0, len(marks) - 1, 2):
         a, b = marks[i][1], marks[i + 1][0]
         first += [(x, y) for x, y, _ in gpu if x >= a and y <= b]
-    for a, b in zip(markers[::2], markers[1::2]):
+    for a, b in zip(markers[::2], markers[1::2], strict=False):
         region += sum(a < t < b for t in launched)
     return {
         "busy_ms": busy_us((a, b) for a, b, _ in gpu) / 1000 / steps,
