@@ -21,9 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
-from megatron_cuda_graphs.errors import InputError, UserError  # noqa: E402
-from megatron_cuda_graphs.evals.cases import load_answers, load_cases  # noqa: E402
-from megatron_cuda_graphs.evals.model import Case  # noqa: E402
+from megatron_cuda_graphs.errors import InputError, UserError
+from megatron_cuda_graphs.evals.cases import load_answers, load_cases
+from megatron_cuda_graphs.evals.model import Case
 
 ARMS = ("with", "without")
 INTRO = """\
@@ -138,7 +138,9 @@ def write_kits(args: argparse.Namespace) -> int:
             (folder / "PROMPT.md").write_text("".join(parts), encoding="utf-8")
             about = {"arm": arm, "answerer": f"{arm}-{number}", "keys": keys}
             (args.out / "keys").mkdir(exist_ok=True)
-            (args.out / "keys" / f"{arm}-{number}.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (args.out / "keys" / f"{arm}-{number}.json").write_text(
+                json.dumps(about, indent=2) + "\n", encoding="utf-8"
+            )
             print(f"{folder}: {len(hand)} questions")
     return 0
 
@@ -149,7 +151,9 @@ def _arm(arm: str, args: argparse.Namespace) -> str:
     import yaml
 
     head = yaml.safe_load(Path(args.skill).read_text(encoding="utf-8").split("---")[1])
-    return WITH.format(skill=args.skill, command=args.command, name=head["name"], description=head["description"].strip())
+    return WITH.format(
+        skill=args.skill, command=args.command, name=head["name"], description=head["description"].strip()
+    )
 
 
 def record_kits(args: argparse.Namespace) -> int:

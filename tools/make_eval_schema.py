@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
-from megatron_cuda_graphs.evals.cases import schema  # noqa: E402
+from megatron_cuda_graphs.evals.cases import schema
 
 FILES = {"cases": "evals.schema.json", "labelled": "labelled.schema.json", "answers": "answers.schema.json"}
 

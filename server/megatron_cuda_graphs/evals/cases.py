@@ -99,6 +99,7 @@ def load_answers(path: str | os.PathLike[str]) -> list[Answer]:
         return found
     text = _read(source)
     shared: dict[str, Any] = {}
+    rows: list[tuple[Any, int | None]]
     if source.suffix == ".jsonl":
         rows = [(_json(line, str(path), n), n) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from ..stack import Stack
 from .settings import GRAPHS, MODULES_FIELD, Setting
 from .vocabulary import LISTS, MODULE_FIELDS, is_environment, leaf
 
-__all__ = ["Base", "Outcome", "judge", "proposals"]
+__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals"]
 
 Prefer = Literal["first", "last"]
 
@@ -107,7 +106,9 @@ def proposals(settings: Iterable[Setting], base: Base) -> list[Setting]:
     kept = []
     for setting in asserted:
         if setting.op == "set" and setting.value == _present(base, setting):
-            others = [o for o in asserted if _same(o, setting, base) and not (o.op == "set" and o.value == setting.value)]
+            others = [
+                o for o in asserted if _same(o, setting, base) and not (o.op == "set" and o.value == setting.value)
+            ]
             if others:
                 continue
         kept.append(setting)
@@ -127,13 +128,21 @@ def _same(a: Setting, b: Setting, base: Base) -> bool:
 
 
 def _present(base: Base, setting: Setting) -> Any:
-    value = lookup(base.values, _named(setting, base)) if not is_environment(setting.field) else (base.env or {}).get(setting.field)
+    value = (
+        lookup(base.values, _named(setting, base))
+        if not is_environment(setting.field)
+        else (base.env or {}).get(setting.field)
+    )
     if value is None and not is_environment(setting.field):
         return None if setting.value is None else _Nothing
     plain = [getattr(v, "name", v) for v in value] if isinstance(value, list) else getattr(value, "name", value)
     if isinstance(plain, str) and not isinstance(setting.value, str):
         text = str(setting.value)
-        return setting.value if plain == text or (isinstance(setting.value, list) and plain.split(",") == setting.value) else plain
+        return (
+            setting.value
+            if plain == text or (isinstance(setting.value, list) and plain.split(",") == setting.value)
+            else plain
+        )
     return plain
 
 
@@ -223,9 +232,19 @@ def _apply(setting: Setting, outcome: Outcome, base: Base) -> None:
         value = value[0]
     if setting.op in ("add", "drop"):
         held = lookup(outcome.values, name)
-        held = held.split(",") if isinstance(held, str) else [getattr(v, "name", v) for v in held] if isinstance(held, list) else []
+        held = (
+            held.split(",")
+            if isinstance(held, str)
+            else [getattr(v, "name", v) for v in held]
+            if isinstance(held, list)
+            else []
+        )
         members = [str(v) for v in setting.value]
-        value = [*held, *(m for m in members if m not in held)] if setting.op == "add" else [v for v in held if v not in members]
+        value = (
+            [*held, *(m for m in members if m not in held)]
+            if setting.op == "add"
+            else [v for v in held if v not in members]
+        )
         if value == held:
             return
     if setting.op == "unset":
@@ -264,7 +283,17 @@ def _home(name: str, base: Base) -> tuple[str, ...]:
     bridge = base.stack.judged("bridge").bridge_version or ""
     if name in fields.bridge_fields(bridge):
         return ("model",)
-    for section in ("rng", "rerun_state_machine", "ddp", "comm_overlap", "dataset", "dataset.offline_packing_specs", "optimizer", "dist", "train"):
+    for section in (
+        "rng",
+        "rerun_state_machine",
+        "ddp",
+        "comm_overlap",
+        "dataset",
+        "dataset.offline_packing_specs",
+        "optimizer",
+        "dist",
+        "train",
+    ):
         if name in (fields.section_fields(bridge, section) or {}):
             return tuple(section.split("."))
     return ("model",)
@@ -284,7 +313,9 @@ def _put(name: str, value: Any, outcome: Outcome, base: Base) -> None:
 
 
 def _put_flag(name: str, value: Any, outcome: Outcome) -> None:
-    flag = "--" + {"use_te_rng_tracker": "te-rng-tracker", "num_moe_experts": "num-experts"}.get(name, name.replace("_", "-"))
+    flag = "--" + {"use_te_rng_tracker": "te-rng-tracker", "num_moe_experts": "num-experts"}.get(
+        name, name.replace("_", "-")
+    )
     if name == "check_for_nan_in_loss" or flag == "--check-for-nan-in-loss-and-grad":
         flag, value = "--no-check-for-nan-in-loss-and-grad", value is False or value == "false"
     if value is False or value is None or (value == [] and name in LISTS):
@@ -306,8 +337,3 @@ def _remove(name: str, outcome: Outcome, base: Base) -> None:
     for part in path[:-1]:
         at = at[part]
     at.pop(path[-1], None)
-
-
-def flag_like(name: str) -> bool:
-    """True for a command-line flag."""
-    return bool(re.match(r"--[a-z]", name))

@@ -11,8 +11,23 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..stack import Stack
-from .configure import Base, Outcome, judge, lookup
-from .model import Answer, Case, Checks, Choice, Claims, Config, Grade, Mark, NumberIs, Place, Quote, Says, Sets, Verdict
+from .configure import Base, Outcome, Prefer, judge, lookup
+from .model import (
+    Answer,
+    Case,
+    Checks,
+    Choice,
+    Claims,
+    Config,
+    Grade,
+    Mark,
+    NumberIs,
+    Place,
+    Quote,
+    Says,
+    Sets,
+    Verdict,
+)
 from .settings import GRAPHS, MODULES_FIELD, Setting, settings
 from .text import Sentence, plain, sentences, stance
 from .verdict import polarity, verdict
@@ -84,9 +99,7 @@ def grade(case: Case, answer: Answer | str, *, root: str) -> Grade:
         marks.append(Mark(check="skill-unused", passed=False, evidence="the skill was used"))
     if not _is_written(given):
         marks.append(Mark(check="written", passed=False, evidence="a heap of words, not an answer"))
-    return Grade(
-        id=case.id, category=case.checks.category, right=all(m.passed for m in marks), marks=tuple(marks)
-    )
+    return Grade(id=case.id, category=case.checks.category, right=all(m.passed for m in marks), marks=tuple(marks))
 
 
 def _without_quotes(text: str, case: Case) -> str:
@@ -105,6 +118,9 @@ def _without_quotes(text: str, case: Case) -> str:
 def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
     units = sentences(given.text)
+    lengths = sorted(len(u.text.split()) for u in units)
+    if len(lengths) >= 8 and lengths[len(lengths) // 2] <= 1:
+        return False
     size = sum(len(u.text) for u in units)
     return size < 80 or sum(len(u.text) for u in units if u.is_prose) >= 0.5 * size
 
@@ -122,9 +138,10 @@ def _verdict(check: Verdict, given: Given) -> Passed:
 def _config(check: Config, given: Given) -> Passed:
     base = given.base(check.stack or given.case.checks.stack)
     tried: list[str] = []
-    for prefer in ("last", "first"):
+    orders: tuple[Prefer, ...] = ("last", "first")
+    for prefer in orders:
         try:
-            outcome = judge(given.settings, base, prefer)  # type: ignore[arg-type]
+            outcome = judge(given.settings, base, prefer)
         except InputError as exc:
             return False, f"no configuration: {exc.message}"
         wrong = _wrong(check, outcome, base)
@@ -240,7 +257,9 @@ def _stated(group: Iterable[str], window: Iterable[Sentence], *, conditions: boo
     return denied
 
 
-_CONDITIONAL = re.compile(r"\b(?:if|unless|whether|suppose|assuming|might|may seem|tempting|one could think|looks like)\b", re.IGNORECASE)
+_CONDITIONAL = re.compile(
+    r"\b(?:if|unless|whether|suppose|assuming|might|may seem|tempting|one could think|looks like)\b", re.IGNORECASE
+)
 
 
 def _before(text: str, start: int) -> str:
@@ -250,7 +269,11 @@ def _before(text: str, start: int) -> str:
 
 def _quote(check: Quote, given: Given) -> Passed:
     said, where = verdict(given.answer, "accepted")
-    if said and not _HOWEVER.search(where) and not any(polarity(u.text, "accepted") is False for u in given.sentences[:3]):
+    if (
+        said
+        and not _HOWEVER.search(where)
+        and not any(polarity(u.text, "accepted") is False for u in given.sentences[:3])
+    ):
         return False, f"says that it is accepted: {where}"
     answer = _words(given.text)
     best, which = 0.0, ""
@@ -314,7 +337,9 @@ def _number(check: NumberIs, given: Given) -> Passed:
     return False, outside or "no such number"
 
 
-_RANK = re.compile(r"\b(?:global[ _-])?rank[ s#:=-]{0,3}(\d+)|\[rank(\d+)\]|\bnode[ #:=-]{0,2}(\d+)\b(?!.*\brank)", re.IGNORECASE)
+_RANK = re.compile(
+    r"\b(?:global[ _-])?rank[ s#:=-]{0,3}(\d+)|\[rank(\d+)\]|\bnode[ #:=-]{0,2}(\d+)\b(?!.*\brank)", re.IGNORECASE
+)
 _CAUSE = re.compile(
     r"\b(?:first|root|origin\w*|cause[sd]?|culprit|start(?:s|ed)|beg[aiu]n\w*|guilty|responsible|broke|failed first|raise[sd]?|threw|throws|blame|offend\w+|earliest|hit|hits|died|"
     r"faulty|trigger\w*|came from|comes from|because)\b", re.IGNORECASE)  # fmt: skip
@@ -346,7 +371,11 @@ def _place(check: Place, given: Given) -> Passed:
         text = given.text
         said = [int(m[1]) for m in re.finditer(r"\b(?:lines?|l\.?|ll\.?|at)\s*#?(\d+)\b", text, re.IGNORECASE)]
         said += [int(m[1]) for m in re.finditer(r"\b(?:txt|log|out|err)(?::|\s*#\s*|\s+line\s+)(\d+)", text)]
-        said += [int(n) for m in re.finditer(r"\blines?\s*(\d+)\s*(?:-|to|and|through)\s*(\d+)", text, re.IGNORECASE) for n in range(int(m[1]), min(int(m[2]), int(m[1]) + 30) + 1)]
+        said += [
+            int(n)
+            for m in re.finditer(r"\blines?\s*(\d+)\s*(?:-|to|and|through)\s*(\d+)", text, re.IGNORECASE)
+            for n in range(int(m[1]), min(int(m[2]), int(m[1]) + 30) + 1)
+        ]
         if not near & set(said):
             return False, f"line {check.lines[0]} is not named (named: {sorted(set(said))[:6]})"
     return True, where or "named"
@@ -355,7 +384,11 @@ def _place(check: Place, given: Given) -> Passed:
 def _choice(check: Choice, given: Given) -> Passed:
     verdicts: dict[str, bool] = {}
     for unit in given.sentences:
-        label = re.match(r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|run)\w*[a-z ]{0,30})\W*[:=-]\s*(?P<rest>.*)$", unit.text, re.IGNORECASE)
+        label = re.match(
+            r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|run)\w*[a-z ]{0,30})\W*[:=-]\s*(?P<rest>.*)$",
+            unit.text,
+            re.IGNORECASE,
+        )
         if label and polarity(label["label"], "accepted") is not None and re.search(r"\d", label["rest"]):
             said = polarity(label["label"], "accepted")
             for item in _items(check.among, label["rest"]):
@@ -377,7 +410,10 @@ def _items(among: Iterable[str], text: str) -> list[str]:
 
 
 def _clause_of(text: str, item: str) -> str:
-    for clause in re.split(r";|\b(?:but|while|whereas|however|and only|yet)\b|,(?=\s+(?:and )?(?:only|all|the|every|on|in|\d+\.\d+\.\d+ (?:is|are|rejects|accepts|refuses|fails|raises|takes)))", text):
+    for clause in re.split(
+        r";|\b(?:but|while|whereas|however|and only|yet)\b|,(?=\s+(?:and )?(?:only|all|the|every|on|in|\d+\.\d+\.\d+ (?:is|are|rejects|accepts|refuses|fails|raises|takes)))",
+        text,
+    ):
         if item in clause:
             return clause
     return text
@@ -390,13 +426,17 @@ def _sets(ban: Sets, given: Given) -> str | None:
     for setting in given.settings:
         if setting.stance != "asserted" or setting.op in ("unset", "drop"):
             continue
-        names = {GRAPHS: ("cuda_graph_impl",), MODULES_FIELD: ("cuda_graph_modules", "cuda_graph_scope")}.get(setting.field, (leaf(setting.field), setting.field))
+        names = {GRAPHS: ("cuda_graph_impl",), MODULES_FIELD: ("cuda_graph_modules", "cuda_graph_scope")}.get(
+            setting.field, (leaf(setting.field), setting.field)
+        )
         if not any(re.fullmatch(ban.field, n) for n in names):
             continue
         if ban.values == "*":
             return setting.text
         for value in ban.values:
-            if _equal(setting.value, value) or (isinstance(setting.value, list) and isinstance(value, str) and value in setting.value):
+            if _equal(setting.value, value) or (
+                isinstance(setting.value, list) and isinstance(value, str) and value in setting.value
+            ):
                 return setting.text
     return None
 

@@ -58,9 +58,11 @@ class Config(_Check):
     accepted: bool = Field(default=True, description="No finding of severity error.")
     impl: list[str] | None = Field(default=None, description="One of these, after the release's own migrations.")
     modules: list[list[str]] | None = Field(default=None, description="One of these sets, after migrations.")
-    values: dict[str, list[Any]] = Field(default={}, description="Field or variable (`a|b`: either): one of these values.")
-    keep: list[str] = Field(default=[], description="Fields whose value must stay what it is in the question.")
-    free_of: list[str] = Field(default=[], description="Rules, by name, that must not fire, warnings included.")
+    values: dict[str, list[Any]] = Field(
+        default_factory=dict, description="Field or variable (`a|b`: either): one of these values."
+    )
+    keep: tuple[str, ...] = Field(default=(), description="Fields whose value must stay what it is in the question.")
+    free_of: tuple[str, ...] = Field(default=(), description="Rules, by name, that must not fire, warnings included.")
 
 
 class Says(_Check):
@@ -68,8 +70,10 @@ class Says(_Check):
 
     kind: Literal["says"]
     all: list[list[str]] = Field(min_length=1)
-    near: Literal["sentence", "pair", "answer"] = Field(default="pair", description="How close the groups have to stand.")
-    unless: list[str] = Field(default=[], description="What takes it back, in the same sentences.")
+    near: Literal["sentence", "pair", "answer"] = Field(
+        default="pair", description="How close the groups have to stand."
+    )
+    unless: tuple[str, ...] = Field(default=(), description="What takes it back, in the same sentences.")
 
 
 class Quote(_Check):
@@ -95,7 +99,7 @@ class Place(_Check):
 
     kind: Literal["place"]
     rank: int | None = None
-    lines: list[int] = []
+    lines: tuple[int, ...] = ()
 
 
 class Choice(_Check):
@@ -120,7 +124,7 @@ class Claims(_Check):
 
     kind: Literal["claims"]
     all: list[list[str]] = Field(min_length=1)
-    unless: list[str] = []
+    unless: tuple[str, ...] = ()
     example: str = Field(description="A sentence that does it, for the graders' own test.")
 
 
@@ -134,13 +138,15 @@ class Truth(Result):
     ok: bool | None = None
     will_run: Literal["yes", "no", "unknown"] | None = None
     errors: list[str] | None = Field(default=None, description="Names of the rules in error, in order.")
-    warnings: list[str] = Field(default=[], description="Names of rules among the warnings.")
+    warnings: tuple[str, ...] = Field(default=(), description="Names of rules among the warnings.")
     impl: str | None = None
     modules: list[str] | None = None
-    accepted_by: dict[str, bool] | None = Field(default=None, description="Stack: whether it is accepted without error.")
+    accepted_by: dict[str, bool] | None = Field(
+        default=None, description="Stack: whether it is accepted without error."
+    )
     verdict: str | None = Field(default=None, description="diagnose_error's verdict on the case's log.")
     failure_mode: str | None = None
-    also: list[str] = Field(default=[], description="Other modes that name the same thing.")
+    also: tuple[str, ...] = Field(default=(), description="Other modes that name the same thing.")
     rank: int | None = None
     line: int | None = None
     resolves: dict[str, str] | None = Field(default=None, description="Versions that the stack settles on.")
@@ -150,12 +156,12 @@ class Checks(Result):
     """Everything a machine needs to grade an answer to a case."""
 
     category: Category
-    stack: dict[str, str] = Field(default={}, description="The releases the case is about.")
+    stack: dict[str, str] = Field(default_factory=dict, description="The releases the case is about.")
     env: dict[str, str] | None = None
     frontend: Literal["auto", "core", "bridge", "megatron-lm"] = "auto"
     config: str | None = Field(default=None, description="File below evals/ with the configuration in the question.")
     log: str | None = Field(default=None, description="File below evals/ with the log in the question.")
-    files: list[str] = Field(default=[], description="Other files below evals/ that go with the question.")
+    files: tuple[str, ...] = Field(default=(), description="Other files below evals/ that go with the question.")
     require: list[Check] = Field(min_length=1)
     forbid: list[Forbidden] = Field(min_length=1)
     truth: Truth = Truth()
@@ -184,14 +190,14 @@ class Part(Result):
     """A piece of a right answer, and the required facts that stand or fall with it."""
 
     text: str
-    carries: list[str] = []
+    carries: tuple[str, ...] = ()
 
 
 class Right(Result):
     """A right answer: whole, or in parts of which none that carries a fact can be left out."""
 
     text: str | None = None
-    parts: list[Part] = []
+    parts: tuple[Part, ...] = ()
 
     @property
     def whole(self) -> str:
@@ -226,7 +232,9 @@ class Answer(Result):
     answerer: str | None = Field(default=None, description="Who answered: a run's name.")
     model: str | None = None
     date: str | None = None
-    used_skill: bool | None = Field(default=None, description="Whether SKILL.md was read or a tool of this server called.")
+    used_skill: bool | None = Field(
+        default=None, description="Whether SKILL.md was read or a tool of this server called."
+    )
     tool_calls: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0, description="Input and output together.")
     seconds: float | None = Field(default=None, ge=0)

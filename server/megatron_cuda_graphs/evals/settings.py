@@ -53,12 +53,23 @@ class Setting:
 _ALTERNATIVE = re.compile(
     r"^\W*(?:alternatively|or(?:\s+else)?\b|another (?:option|way|route|possibility)|(?:option|variant|alternative|way|choice) (?:2|3|4|b|c|d|two|three)\b|"
     r"a second (?:option|way)|(?:if|should) you(?:'d| would)? (?:rather|prefer|really|must|insist|instead)|otherwise\b|the other (?:option|way)|"
-    r"(?:the )?alternative\b|failing that|as an alternative|(?:other|second|third) (?:option|choice|way))", re.IGNORECASE)
-_MAIN = re.compile(r"^\W*(?:option (?:1|a|one)\b|in (?:both|either|any) case|either way|also\b|additionally|and also|finally|in addition|furthermore|moreover|plus\b|summary|final answer)", re.IGNORECASE)
-_OLD_LEAD = re.compile(r"\b(?:current|currently|before|wrong|old|original|what you have|you have now|you had|instead of|not this|"
-                       r"fails?|failing|broken|rejected|refused|do not|don't|previous|this is what|from|bad|incorrect)\b", re.IGNORECASE)
-_NEW_LEAD = re.compile(r"\b(?:after|new|fixed|change (?:it |this |that )?to|becomes?|use|set|with|so|corrected|working|works|add|should|result|apply|write|"
-                       r"replace|the fix|fix|minimal|patch|diff|instead)\b", re.IGNORECASE)
+    r"(?:the )?alternative\b|failing that|as an alternative|(?:other|second|third) (?:option|choice|way))",
+    re.IGNORECASE,
+)
+_MAIN = re.compile(
+    r"^\W*(?:option (?:1|a|one)\b|in (?:both|either|any) case|either way|also\b|additionally|and also|finally|in addition|furthermore|moreover|plus\b|summary|final answer)",
+    re.IGNORECASE,
+)
+_OLD_LEAD = re.compile(
+    r"\b(?:current|currently|before|wrong|old|original|what you have|you have now|you had|instead of|not this|"
+    r"fails?|failing|broken|rejected|refused|do not|don't|previous|this is what|from|bad|incorrect)\b",
+    re.IGNORECASE,
+)
+_NEW_LEAD = re.compile(
+    r"\b(?:after|new|fixed|change (?:it |this |that )?to|becomes?|use|set|with|so|corrected|working|works|add|should|result|apply|write|"
+    r"replace|the fix|fix|minimal|patch|diff|instead)\b",
+    re.IGNORECASE,
+)
 
 
 def settings(answer: str) -> list[Setting]:
@@ -77,7 +88,9 @@ def _ways(text: str, found: list[Setting]) -> Iterator[Setting]:
         starts_paragraph = number == 0 or "\n\n" in text[units[number - 1].start : unit.start]
         if _ALTERNATIVE.match(unit.text):
             way = max((w for _, _, w in spans), default=0) + 1
-        elif _MAIN.match(unit.text) or (starts_paragraph and way and not text[units[number - 1].start : unit.start].rstrip().endswith(("```", ":"))):
+        elif _MAIN.match(unit.text) or (
+            starts_paragraph and way and not text[units[number - 1].start : unit.start].rstrip().endswith(("```", ":"))
+        ):
             way = 0
         end = units[number + 1].start if number + 1 < len(units) else len(text) + 1
         spans.append((unit.start, end, way))
@@ -100,7 +113,9 @@ def _from_blocks(text: str) -> Iterator[Setting]:
         if _NOT_CODE.search(block.text):
             continue
         lines = block.text.splitlines()
-        is_diff = block.language == "diff" or (any(re.match(r"^-\s*\S", x) for x in lines) and any(re.match(r"^\+\s*\S", x) for x in lines))
+        is_diff = block.language == "diff" or (
+            any(re.match(r"^-\s*\S", x) for x in lines) and any(re.match(r"^\+\s*\S", x) for x in lines)
+        )
         after = found[number + 1] if number + 1 < len(found) else None
         replaced = bool(after and _REPLACED.search(block.lead) and _REPLACING.match(after.lead))
         parts = [(block, _block_stance(block))]
@@ -164,9 +179,11 @@ def _block_stance(block: Block) -> Stance:
     last = re.split(r"(?<=[.!?])\s", lead.rstrip(":* "))[-1]
     if re.search(r"\b(?:instead of|from|not|rather than)$", last, re.IGNORECASE):
         return "mentioned"
-    if re.match(r"\W*(?:so|then|instead|therefore|now)?,?\s*(?:use|set|write|add|apply|put|make it|give|pass|export)\b(?! to)", last, re.IGNORECASE) and not re.search(
-        r"\b(?:do not|don't|never|instead of)\b", last, re.IGNORECASE
-    ):
+    if re.match(
+        r"\W*(?:so|then|instead|therefore|now)?,?\s*(?:use|set|write|add|apply|put|make it|give|pass|export)\b(?! to)",
+        last,
+        re.IGNORECASE,
+    ) and not re.search(r"\b(?:do not|don't|never|instead of)\b", last, re.IGNORECASE):
         return "asserted"
     old, new = list(_OLD_LEAD.finditer(last)), list(_NEW_LEAD.finditer(last))
     if old and not (new and new[-1].start() > old[-1].start()):
@@ -221,7 +238,7 @@ def _flatten(tree: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         elif value is None and leaf(field) == "cuda_graph_impl":
             value = "none"
         elif isinstance(value, bool) and leaf(field) == "cuda_graph_impl":
-            value = "none" if not value else value
+            value = value if value else "none"
         elif isinstance(value, list) and leaf(field) in LISTS:
             value = [str(v) for v in value]
         elif is_environment(leaf(field)) and value is not None:
@@ -294,20 +311,33 @@ def _read_value(field: str, text: str) -> Any:
 
 _NAME = re.compile(r"(?<![\w.-])(?:--)?[A-Za-z_][\w-]*(?:\.[A-Za-z_]\w*)*")
 _JOIN = r"(?:\s*(?:,|/|\+|&|\band\b|\bplus\b|\bas well as\b|,\s*and\b|\bor\b)\s*)"
-_RUN = re.compile(rf"[\"'\[(]?(?P<names>(?:\"|')?[a-z_]+(?:\"|')?(?:{_JOIN}(?:\"|')?[a-z_]+(?:\"|')?)*)[\"'\])]?", re.IGNORECASE)
+_RUN = re.compile(
+    rf"[\"'\[(]?(?P<names>(?:\"|')?[a-z_]+(?:\"|')?(?:{_JOIN}(?:\"|')?[a-z_]+(?:\"|')?)*)[\"'\])]?", re.IGNORECASE
+)
 _TO = re.compile(
     r"\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
     r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|ought to) be(?: set to)?|becomes?|"
     r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |exactly |the (?:list|string|value) |plain )?)"
 )
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
-_STATE = re.compile(r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b", re.IGNORECASE)
+_STATE = re.compile(
+    r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b",
+    re.IGNORECASE,
+)
 _FROM = re.compile(r"\s*,?\s*(?:\bfrom\s+(?P<old>\S+)\s+)\bto\s+")
-_BOOL_VERB = re.compile(r"\b(?P<verb>enabl(?:e|ing)|turn(?:ing)? on|switch(?:ing)? on|activat(?:e|ing)|add|pass|disabl(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|deactivat(?:e|ing))"
-                        r"\s+(?:(?:the|also|both|either|flag|option)\s+)*(?P<between>[\w\s.,=/+&:'\"-]*)$", re.IGNORECASE)
-_REMOVE_VERB = re.compile(r"\b(?:remov(?:e|ing|es|ed)|drop(?:ping|s)?|delet(?:e|ing)|unset(?:ting)?|omit(?:ting)?|tak(?:e|ing) out|get(?:ting)? rid of|strip(?:ping)?|"
-                          r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing)|replac(?:e|es|ing)|discard(?:ing)?|scrap(?:ping)?|retir(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|old|deprecated|three|two|line|lines|field|fields|setting|settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$", re.IGNORECASE)
-_NAMES_ONLY = re.compile(r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$")
+_BOOL_VERB = re.compile(
+    r"\b(?P<verb>enabl(?:e|ing)|turn(?:ing)? on|switch(?:ing)? on|activat(?:e|ing)|add|pass|disabl(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|deactivat(?:e|ing))"
+    r"\s+(?:(?:the|also|both|either|flag|option)\s+)*(?P<between>[\w\s.,=/+&:'\"-]*)$",
+    re.IGNORECASE,
+)
+_REMOVE_VERB = re.compile(
+    r"\b(?:remov(?:e|ing|es|ed)|drop(?:ping|s)?|delet(?:e|ing)|unset(?:ting)?|omit(?:ting)?|tak(?:e|ing) out|get(?:ting)? rid of|strip(?:ping)?|"
+    r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing)|replac(?:e|es|ing)|discard(?:ing)?|scrap(?:ping)?|retir(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|old|deprecated|three|two|line|lines|field|fields|setting|settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$",
+    re.IGNORECASE,
+)
+_NAMES_ONLY = re.compile(
+    r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$"
+)
 
 
 def _from_sentences(text: str) -> Iterator[Setting]:
@@ -326,15 +356,33 @@ def _from_sentences(text: str) -> Iterator[Setting]:
 
 
 def _from_row(cells: list[str], header: list[str], unit: Sentence) -> Iterator[Setting]:
-    fields = [(i, f) for i, c in enumerate(cells) if (f := field_name(c.split()[0] if c.split() else "")) and len(c.split()) <= 2]
+    fields = [
+        (i, f)
+        for i, c in enumerate(cells)
+        if (f := field_name(c.split()[0] if c.split() else "")) and len(c.split()) <= 2
+    ]
     if not fields:
         yield from _from_sentence(replace(unit, text=" ; ".join(cells)))
         return
     column, field = fields[0]
-    candidates = [i for i in range(len(cells)) if i > column and not re.search(r"current|old|from|before|was|now|why|reason|note|default", header[i] if i < len(header) else "")]
+    candidates = [
+        i
+        for i in range(len(cells))
+        if i > column
+        and not re.search(
+            r"current|old|from|before|was|now|why|reason|note|default", header[i] if i < len(header) else ""
+        )
+    ]
     for i in candidates:
         cell = cells[i].rpartition("->")[2].strip()
-        if re.match(r"(?:remove|drop|delete|unset|\(unset\)|removed|-+$|absent|\(removed\)|not set|gone)", cell, re.IGNORECASE) and cell:
+        if (
+            re.match(
+                r"(?:remove|drop|delete|unset|\(unset\)|removed|-+$|absent|\(removed\)|not set|gone)",
+                cell,
+                re.IGNORECASE,
+            )
+            and cell
+        ):
             yield Setting(field, "unset", None, "asserted", 0, "row", unit.text, unit.start)
             return
         value = _read_value(field, cell)
@@ -352,9 +400,16 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
     for number, (match, field) in enumerate(names):
         following = names[number + 1][0].start() if number + 1 < len(names) else len(s)
         for setting in _about(s, match, field, following, unit, names[number + 1 :]):
-            if spoken and setting.op == "set" and re.search(r"\bor\b", s[spoken[-1].start - unit.start : match.start()]) and (
-                spoken[-1].stance == "asserted" and not re.search(r"[.;]", s[spoken[-1].start - unit.start : match.start()][1:])
-            ) and not (spoken[-1].value == setting.value):
+            if (
+                spoken
+                and setting.op == "set"
+                and re.search(r"\bor\b", s[spoken[-1].start - unit.start : match.start()])
+                and (
+                    spoken[-1].stance == "asserted"
+                    and not re.search(r"[.;]", s[spoken[-1].start - unit.start : match.start()][1:])
+                )
+                and spoken[-1].value != setting.value
+            ):
                 ways += 1
             moved = replace(setting, start=unit.start + match.start(), way=ways)
             spoken.append(moved)
@@ -362,7 +417,9 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
             yield replace(moved, start=moved.start)
     if (it := _IT.search(s)) and stance(s, it.start(), it.start()) != "denied":
         for match, field in names:
-            if match.end() <= it.start() and not any(x.start == unit.start + match.start() and x.stance == "asserted" for x in spoken):
+            if match.end() <= it.start() and not any(
+                x.start == unit.start + match.start() and x.stance == "asserted" for x in spoken
+            ):
                 yield Setting(field, "unset", None, "asserted", 0, "prose", s, unit.start + match.start())
     yield from _spoken_modules(unit, names, explicit)
     yield from _spoken_graphs(unit, explicit)
@@ -378,13 +435,17 @@ def _last_verb(pattern: re.Pattern[str], before: str) -> re.Match[str] | None:
     return found
 
 
-def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sentence, later: list[tuple[re.Match[str], str]]) -> Iterator[Setting]:
+def _about(
+    s: str, match: re.Match[str], field: str, following: int, unit: Sentence, later: list[tuple[re.Match[str], str]]
+) -> Iterator[Setting]:
     before, after = s[: match.start()], s[match.end() :]
 
     def made(op: Any, value: Any, end: int, how: Stance | None = None) -> Setting:
         if how is None:
             # "set a = 1, b = 2 and c = 3": what stands before the first of them holds for all
             first = match.start()
+            if match[0].startswith("--") and (chain := _FLAGS.search(before)):
+                first = chain.start()
             while series := _SERIES.search(s[:first]):
                 first = series.start("name")
             bare = not re.search(r"\w", _LABEL.sub("", s[:first]))
@@ -401,7 +462,12 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
     if removed and _NAMES_ONLY.match(removed["between"]) and not re.match(r"\s*(?:'s|\s)*(?:to|->)\s", after):
         inner = re.match(r"\s*[:=]\s*", after)
         how = stance(s, removed.start(), removed.start(), need_directive=False)
-        yield made("unset", None, match.end() + (inner.end() if inner else 0), "denied" if how == "denied" else "asserted" if how == "asserted" else "mentioned")
+        yield made(
+            "unset",
+            None,
+            match.end() + (inner.end() if inner else 0),
+            "denied" if how == "denied" else "asserted" if how == "asserted" else "mentioned",
+        )
         return
     if old := _FROM.match(after):
         value = _read_value(field, after[old.end() :])
@@ -412,9 +478,13 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
     target = after
     for other, _ in later:
         gap = s[match.end() : other.start()]
-        if re.fullmatch(rf"(?:{_JOIN}|\s|--|both|the|[\w.-]+)*", gap) and not re.search(r"[:=]|\b(?:to|as|is)\b", gap) and len(gap) < 120 and (
-            all(field_name(w) for w in re.findall(r"[\w.-]*_[\w.-]*", gap))
-        ) and not re.search(r"[a-z]{4,}(?<!both)(?<!well)(?<!plus)\b(?![._-])", re.sub(r"[\w.-]*_[\w.-]*", "", gap)):
+        if (
+            re.fullmatch(rf"(?:{_JOIN}|\s|--|both|the|[\w.-]+)*", gap)
+            and not re.search(r"[:=]|\b(?:to|as|is)\b", gap)
+            and len(gap) < 120
+            and (all(field_name(w) for w in re.findall(r"[\w.-]*_[\w.-]*", gap)))
+            and not re.search(r"[a-z]{4,}(?<!both)(?<!well)(?<!plus)\b(?![._-])", re.sub(r"[\w.-]*_[\w.-]*", "", gap))
+        ):
             target = s[other.end() :]
             continue
         break
@@ -424,17 +494,27 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
             value = _read_value(field, target[lead.end() :])
             if value is not NOTHING:
                 end = len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :]))
-                yield made("set", value, end) if certain else replace(made("set", value, end), stance=_weak(made("set", value, end).stance, before))
+                yield (
+                    made("set", value, end)
+                    if certain
+                    else replace(made("set", value, end), stance=_weak(made("set", value, end).stance, before))
+                )
                 return
     if re.search(r"\b(?:empty|clear|blank)(?:ing)?\s+(?:the\s+)?$", before, re.IGNORECASE) and leaf(field) in LISTS:
-        yield made("set", [], match.end(), "denied" if stance(s, match.start(), match.start()) == "denied" else "asserted")
+        yield made(
+            "set", [], match.end(), "denied" if stance(s, match.start(), match.start()) == "denied" else "asserted"
+        )
         return
     if inner := re.match(r"\s*\((?:to |=|: ?)?(\[[^\]]*\]|true|false|null|none|\d[\w.]*)\)", target, re.IGNORECASE):
         if (value := _read_value(field, inner[1])) is not NOTHING:
             yield made("set", value, match.end())
             return
     if lead := re.match(r"\s+(?!\()", target):
-        value = _read_value(field, target[lead.end() :]) if (match[0].startswith("--") or leaf(field) in ("cuda_graph_impl", *LISTS)) else NOTHING
+        value = (
+            _read_value(field, target[lead.end() :])
+            if (match[0].startswith("--") or leaf(field) in ("cuda_graph_impl", *LISTS))
+            else NOTHING
+        )
         if value is not NOTHING and not re.match(r"\s*(?:on|off|no)\b", target):
             yield made("set", value, len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :])))
             return
@@ -442,14 +522,29 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
     if state:
         word = state["word"].lower()
         how = stance(s, match.start(), match.end() + state.end())
-        if word in ("unset", "out", "removed", "dropped", "deleted", "gone", "goes", "at its default", "to its default"):
+        if word in (
+            "unset",
+            "out",
+            "removed",
+            "dropped",
+            "deleted",
+            "gone",
+            "goes",
+            "at its default",
+            "to its default",
+        ):
             yield made("unset", None, match.end() + state.end(), how)
         elif word == "empty":
             yield made("set", [], match.end() + state.end(), how)
         else:
             on = word in ("on", "enabled", "true")
             descriptive = bool(re.match(r"\s*(?:is|was|are)\s+(?:\w+\s+)?$", state[0][: -len(word)]))
-            yield made("set", _boolean(field, on), match.end() + state.end(), "mentioned" if descriptive and how != "denied" else how)
+            yield made(
+                "set",
+                _boolean(field, on),
+                match.end() + state.end(),
+                "mentioned" if descriptive and how != "denied" else how,
+            )
         return
     verb = _last_verb(_BOOL_VERB, before)
     if verb and _NAMES_ONLY.match(verb["between"]):
@@ -458,26 +553,45 @@ def _about(s: str, match: re.Match[str], field: str, following: int, unit: Sente
             return
         how = stance(s, verb.start(), match.start()) if on else stance(s, verb.start(), verb.start())
         negated = stance(s, verb.start(), verb.start()) == "denied"
-        yield made("set", _boolean(field, on), match.end(), "denied" if negated else "mentioned" if how == "mentioned" and re.search(r"\b(?:if|when|because|since)\b", before) else "asserted")
+        yield made(
+            "set",
+            _boolean(field, on),
+            match.end(),
+            "denied"
+            if negated
+            else "mentioned"
+            if how == "mentioned" and re.search(r"\b(?:if|when|because|since)\b", before)
+            else "asserted",
+        )
         return
-    if match[0].startswith("--") and (_FLAG_USE.search(before) or re.search(r"--[a-z][\w-]*(?:[ =][\w.]+){0,4}\s+$", before)):
+    if match[0].startswith("--") and (
+        _FLAG_USE.search(before) or re.search(r"--[a-z][\w-]*(?:[ =][\w.]+){0,4}\s+$", before)
+    ):
         how = stance(s, match.start(), match.end())
         removing = _last_verb(_REMOVE_VERB, before)
         yield made("set", True, match.end(), "mentioned" if removing else how)
         return
-    if re.search(r"\b(?:leave|keep|with)\s+(?:the\s+)?$", before) and re.match(r"\s+(?:unset|out|alone|empty|at its default)", after):
+    if re.search(r"\b(?:leave|keep|with)\s+(?:the\s+)?$", before) and re.match(
+        r"\s+(?:unset|out|alone|empty|at its default)", after
+    ):
         yield made("unset", None, match.end(), "asserted")
 
 
-_IT = re.compile(r"\b(?:drop|remove|delete|unset|take) (?:it|that|this|them|both|these|the two)\b(?: out)?", re.IGNORECASE)
+_IT = re.compile(
+    r"\b(?:drop|remove|delete|unset|take) (?:it|that|this|them|both|these|the two)\b(?: out)?", re.IGNORECASE
+)
 _SERIES = re.compile(
     r"(?P<name>(?:--)?[A-Za-z_][\w.]*_[\w.]*)\s*(?:=|:|\bto\b)\s*(?:\[[^\]]*\]|[^,;]{1,40}?)\s*(?:,|\band\b|\bplus\b|\b(?:together |along )?with\b|\b(?:next|in addition) to\b|\b(?:along|be)side\b|\bas well as\b|\+|&|\bbut\b)\s*(?:and\s+|also\s+|with\s+|the\s+|\([^)]*\)\s*)*$"
 )
+_FLAGS = re.compile(r"(?:--[a-z][\w-]*(?:[ =][\w.,-]+)*\s+)+$")
 _LABEL = re.compile(r"^(?:[\w .'-]{0,40}:\s+|(?:and|then|so|also|now)\s+)+")
 _NEEDED = re.compile(
     r"\s*(?:is|are)\s+(?:\w+ly\s+)?(?:needed|required|mandatory|necessary|right|correct|enough|the (?:fix|right|answer|way)|what you (?:want|need))"
 )
-_FLAG_USE = re.compile(r"(?:\b(?:add|pass|append|use|with|need|needs|put|supply|give|include|plus|and|also|,)\s*(?:the (?:flag )?)?)$", re.IGNORECASE)
+_FLAG_USE = re.compile(
+    r"(?:\b(?:add|pass|append|use|with|need|needs|put|supply|give|include|plus|and|also|,)\s*(?:the (?:flag )?)?)$",
+    re.IGNORECASE,
+)
 
 
 def _boolean(field: str, on: bool) -> Any:
@@ -488,7 +602,12 @@ def _boolean(field: str, on: bool) -> Any:
 
 def _weak(how: Stance, before: str) -> Stance:
     """ "x is y" describes, unless the clause says that it must."""
-    return how if how == "denied" or re.search(r"\b(?:must|should|ensure|make sure|check that|so that)\b", before, re.IGNORECASE) else "mentioned"
+    return (
+        how
+        if how == "denied"
+        or re.search(r"\b(?:must|should|ensure|make sure|check that|so that)\b", before, re.IGNORECASE)
+        else "mentioned"
+    )
 
 
 def _raw(field: str, text: str) -> str:
@@ -518,11 +637,23 @@ def _run(text: str) -> str:
 
 _PART = r"(?:\"|')?(?:[A-Za-z]+_[a-z_]+|attn|mlp|moe|mamba|layernorm)(?:\"|')?"
 _PARTS = rf"(?P<parts>{_PART}(?:{_JOIN}(?:the )?{_PART})*)"
-_EDIT = re.compile(rf"\b(?P<verb>drop(?:ping)?|remov(?:e|ing)|delet(?:e|ing)|tak(?:e|ing)|leav(?:e|ing) out|without|strip(?:ping)?|omit(?:ting)?|exclud(?:e|ing)|add(?:ing)?|includ(?:e|ing)|append(?:ing)?|keep(?:ing)?(?: only)?)"
-                   rf"\s+(?:just |only |the |both |also )*{_PARTS}(?P<tail>(?:\s+(?:module|scope|modules|scopes|entry|entries|out|away))*(?:\s+(?:from|to|in|out of|of)\s+(?:the\s+)?(?P<where>[\w.-]+))?)", re.IGNORECASE)
-_SWAP = re.compile(rf"\b(?:replac(?:e|ing)|swap(?:ping)?|substitut(?:e|ing)|chang(?:e|ing))\s+(?:the )?(?P<old>{_PART})\s+(?:with|for|by|to)\s+(?:the )?{_PARTS}", re.IGNORECASE)
-_NAMED = re.compile(rf"\b(?:modules?|scopes?|scoped|capture[sd]?|capturing|graph(?:s|ed|ing)?|with|on|over|of|around|for|just|only)\b[\s:=(\[]{{1,3}}(?:are |is |being |just |only |the |to |of |on |over |for |should be |modules? |scopes? |list )*[\[(]?{_PARTS}", re.IGNORECASE)
-_EMPTY = re.compile(r"\b(?:no|without(?: any)?|empty|an empty|clear(?:ing)? (?:the|out the)|drop(?:ping)? (?:the|all)|remov(?:e|ing) (?:the|all))\s+(?:list of |cuda[ _-]graph[ _-])?(?:graph )?(?:modules?|scopes?)(?: list)?\b(?! (?:named|given|at|and impl))", re.IGNORECASE)
+_EDIT = re.compile(
+    rf"\b(?P<verb>drop(?:ping)?|remov(?:e|ing)|delet(?:e|ing)|tak(?:e|ing)|leav(?:e|ing) out|without|strip(?:ping)?|omit(?:ting)?|exclud(?:e|ing)|add(?:ing)?|includ(?:e|ing)|append(?:ing)?|keep(?:ing)?(?: only)?)"
+    rf"\s+(?:just |only |the |both |also )*{_PARTS}(?P<tail>(?:\s+(?:module|scope|modules|scopes|entry|entries|out|away))*(?:\s+(?:from|to|in|out of|of)\s+(?:the\s+)?(?P<where>[\w.-]+))?)",
+    re.IGNORECASE,
+)
+_SWAP = re.compile(
+    rf"\b(?:replac(?:e|ing)|swap(?:ping)?|substitut(?:e|ing)|chang(?:e|ing))\s+(?:the )?(?P<old>{_PART})\s+(?:with|for|by|to)\s+(?:the )?{_PARTS}",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    rf"\b(?:modules?|scopes?|scoped|capture[sd]?|capturing|graph(?:s|ed|ing)?|with|on|over|of|around|for|just|only)\b[\s:=(\[]{{1,3}}(?:are |is |being |just |only |the |to |of |on |over |for |should be |modules? |scopes? |list )*[\[(]?{_PARTS}",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(
+    r"\b(?:no|without(?: any)?|empty|an empty|clear(?:ing)? (?:the|out the)|drop(?:ping)? (?:the|all)|remov(?:e|ing) (?:the|all))\s+(?:list of |cuda[ _-]graph[ _-])?(?:graph )?(?:modules?|scopes?)(?: list)?\b(?! (?:named|given|at|and impl))",
+    re.IGNORECASE,
+)
 
 
 def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], explicit: set[str]) -> Iterator[Setting]:
@@ -541,7 +672,9 @@ def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], expl
             return "recompute_modules"
         if lists and (others or len(set(lists)) == 1):
             return (others or lists)[0]
-        if re.search(r"recomput", s, re.IGNORECASE) and not re.search(r"cuda_graph|graph module|modules list|scope", s, re.IGNORECASE):
+        if re.search(r"recomput", s, re.IGNORECASE) and not re.search(
+            r"cuda_graph|graph module|modules list|scope", s, re.IGNORECASE
+        ):
             return "recompute_modules"
         return MODULES_FIELD
 
@@ -570,7 +703,9 @@ def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], expl
         if verb in ("without", "leave out", "leaving out"):
             how = "asserted" if how == "asserted" else how
         if verb.startswith("keep"):
-            yield made(field, "set" if "only" in verb or "only" in match[0] else "add", parts, match.start(), match.end(), how)
+            yield made(
+                field, "set" if "only" in verb or "only" in match[0] else "add", parts, match.start(), match.end(), how
+            )
         else:
             yield made(field, "add" if adds else "drop", parts, match.start(), match.end(), how)
         done = True
@@ -578,13 +713,26 @@ def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], expl
     if not done and not explicit & {"cuda_graph_modules", "cuda_graph_scope"}:
         for match in _NAMED.finditer(s):
             parts = [p for p in names_in(match["parts"]) if p in MODULES]
-            if not parts or field_name(match["parts"].split()[0].strip("\"',")) or (len(parts) == 1 and not re.match(r"modules?|scopes?|captur|just|only|graph", match[0], re.IGNORECASE)):
+            if (
+                not parts
+                or field_name(match["parts"].split()[0].strip("\"',"))
+                or (
+                    len(parts) == 1
+                    and not re.match(r"modules?|scopes?|captur|just|only|graph", match[0], re.IGNORECASE)
+                )
+            ):
                 continue
-            how = stance(s, match.start("parts"), match.end("parts"), need_directive=not re.match(r"\W*(?:modules?|scopes?)", s, re.IGNORECASE))
+            how = stance(
+                s,
+                match.start("parts"),
+                match.end("parts"),
+                need_directive=not re.match(r"\W*(?:modules?|scopes?)", s, re.IGNORECASE),
+            )
             yield made(MODULES_FIELD, "set", parts, match.start(), match.end(), how)
             break
-    if match := _EMPTY.search(s):
-        yield made(MODULES_FIELD, "set", [], match.start(), match.end(), "asserted" if stance(s, match.start(), match.start()) != "denied" else "denied")
+    if emptied := _EMPTY.search(s):
+        how = "denied" if stance(s, emptied.start(), emptied.start()) == "denied" else "asserted"
+        yield made(MODULES_FIELD, "set", [], emptied.start(), emptied.end(), how)
 
 
 _IMPL = re.compile(
@@ -602,7 +750,9 @@ _SEGMENTS = re.compile(
     r"\b(?:remov(?:e|ing)|drop(?:ping)?|tak(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|disabl(?:e|ing)|delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b",
     re.IGNORECASE,
 )
-_RNG = re.compile(r"\b(?:TE|Transformer[ _]Engine)(?:'s)? (?:RNG|random[- ]number)(?: state)?[ -]tracker\b", re.IGNORECASE)
+_RNG = re.compile(
+    r"\b(?:TE|Transformer[ _]Engine)(?:'s)? (?:RNG|random[- ]number)(?: state)?[ -]tracker\b", re.IGNORECASE
+)
 _NAN = re.compile(r"\b(?:loss )?NaN[- ]checks?\b", re.IGNORECASE)
 
 
@@ -626,13 +776,24 @@ def _spoken_graphs(unit: Sentence, explicit: set[str]) -> Iterator[Setting]:
     for pattern, field in ((_RNG, "rng.te_rng_tracker"), (_NAN, "rerun_state_machine.check_for_nan_in_loss")):
         if leaf(field) in explicit or "use_te_rng_tracker" in explicit:
             continue
-        if match := pattern.search(s):
-            off = re.search(r"\b(?:off|disabl\w+|drop|remove|without|no)\b[^.]{0,25}$", s[: match.start()], re.IGNORECASE) or re.match(
-                r"\s*(?:must be |should be |has to be |is |be |needs to be )*(?:off|disabled|removed)", s[match.end() :], re.IGNORECASE)
+        found = pattern.search(s)
+        if found is not None:
+            match = found
+            off = re.search(
+                r"\b(?:off|disabl\w+|drop|remove|without|no)\b[^.]{0,25}$", s[: match.start()], re.IGNORECASE
+            ) or re.match(
+                r"\s*(?:must be |should be |has to be |is |be |needs to be )*(?:off|disabled|removed)",
+                s[match.end() :],
+                re.IGNORECASE,
+            )
             if pattern is _NAN and off:
                 yield Setting(field, "set", False, "asserted", 0, "prose", s, at + match.start())
             elif pattern is _RNG:
                 how = stance(s, match.start(), match.end(), need_directive=True)
-                if re.match(r"\s*(?:must be |should be |has to be |is |be )*(?:on|enabled|needed|required|switched on|turned on)", s[match.end() :], re.IGNORECASE):
+                if re.match(
+                    r"\s*(?:must be |should be |has to be |is |be )*(?:on|enabled|needed|required|switched on|turned on)",
+                    s[match.end() :],
+                    re.IGNORECASE,
+                ):
                     how = "asserted"
                 yield Setting(field, "set", True, how, 0, "prose", s, at + match.start())

@@ -42,10 +42,10 @@ def _t(freedom: int) -> float:
     if freedom <= 2:
         return (12.7062047362, 4.3026527297)[freedom - 1]
     z = Z
-    terms = (
+    terms: tuple[float, ...] = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom ** (k + 1) for k, term in enumerate(terms))
+    return z + sum(term / float(freedom) ** (k + 1) for k, term in enumerate(terms))

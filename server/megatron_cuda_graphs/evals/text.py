@@ -37,20 +37,99 @@ class Sentence:
         words = re.findall(r"[a-z0-9'_.-]*[a-z][a-z0-9'_-]*", self.text.lower())
         if len(words) <= 14:
             return True
-        return sum(w in _GRAMMAR for w in words) >= len(words) * 0.1 and self.text.count(",") <= len(words) * 0.5
+        names = sum("_" in w for w in words) + len(re.findall(r"(?<![\w.])\d+(?:\.\d+)*(?![\w.])", self.text))
+        grammar = sum(w in _GRAMMAR for w in words) / len(words)
+        if len(words) > 24 and (names > len(words) * 0.3 or grammar < 0.2) and not re.search(r"[,:;()]", self.text):
+            return False
+        return grammar >= 0.1 and self.text.count(",") <= len(words) * 0.5
 
 
 _GRAMMAR = frozenset(
-    "a an the is are was were be been being am do does did has have had must should would will can could may might "
-    "shall not no to of in on at by for from with as that which this these those it its because since so if when "
-    "while than then there here only also but or and you your we i they set use add keep leave needs need".split()
+    [
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "being",
+        "am",
+        "do",
+        "does",
+        "did",
+        "has",
+        "have",
+        "had",
+        "must",
+        "should",
+        "would",
+        "will",
+        "can",
+        "could",
+        "may",
+        "might",
+        "shall",
+        "not",
+        "no",
+        "to",
+        "of",
+        "in",
+        "on",
+        "at",
+        "by",
+        "for",
+        "from",
+        "with",
+        "as",
+        "that",
+        "which",
+        "this",
+        "these",
+        "those",
+        "it",
+        "its",
+        "because",
+        "since",
+        "so",
+        "if",
+        "when",
+        "while",
+        "than",
+        "then",
+        "there",
+        "here",
+        "only",
+        "also",
+        "but",
+        "or",
+        "and",
+        "you",
+        "your",
+        "we",
+        "i",
+        "they",
+        "set",
+        "use",
+        "add",
+        "keep",
+        "leave",
+        "needs",
+        "need",
+    ]
 ) - {"and", "or"}
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
 _PLAIN = str.maketrans({
     "‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "−": "-", "\u00a0": " ", "→": "->", "⇒": "->",
     "×": "x", "≥": ">=", "≤": "<=", "≈": "~",
 })  # fmt: skip
-_END = re.compile(r"(?<![\d.])(?<!e\.g)(?<!i\.e)(?<!vs)(?<!etc)[.!?](?=[\"')\]*]*(?:\s|$))|(?<=\d)[.!?](?=[\"')\]]*\s+[A-Z`\"(*]|\s*$)|;(?=\s)")
+_END = re.compile(
+    r"(?<![\d.])(?<!e\.g)(?<!i\.e)(?<!vs)(?<!etc)[.!?](?=[\"')\]*]*(?:\s|$))|(?<=\d)[.!?](?=[\"')\]]*\s+[A-Z`\"(*]|\s*$)|;(?=\s)"
+)
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)])\s+")
 
 
@@ -89,8 +168,14 @@ def _fenced(text: str) -> str:
                 inside = fence[1]
             elif fence and inside and line.strip().startswith(inside):
                 inside = None
-        elif _SETTING_LINE.match(line) or (run and _SECTION_LINE.match(line)) or (
-            _SECTION_LINE.match(line) and line.strip()[:-1] in ("model", "rng", "ddp", "dataset", "comm_overlap", "train", "rerun_state_machine")
+        elif (
+            _SETTING_LINE.match(line)
+            or (run and _SECTION_LINE.match(line))
+            or (
+                _SECTION_LINE.match(line)
+                and line.strip()[:-1]
+                in ("model", "rng", "ddp", "dataset", "comm_overlap", "train", "rerun_state_machine")
+            )
         ):
             run.append(line)
         else:
@@ -160,7 +245,9 @@ def _sentences(text: str) -> Iterator[Sentence]:
             piece = unit[last:end]
             body = _ITEM.sub("", piece) if last == 0 else piece
             if body.strip():
-                yield Sentence(re.sub(r"\s+", " ", _clean(body)).strip(), first + last, "item" if sort == "item" else "sentence")
+                yield Sentence(
+                    re.sub(r"\s+", " ", _clean(body)).strip(), first + last, "item" if sort == "item" else "sentence"
+                )
             last = end
 
 
@@ -189,8 +276,11 @@ _MENTION = (
     r"although|though|even with|even if|while|unless|given|whereas|looks like|at first|why|asks? for|with both|used to|"
     r"one might|might be|would have|could have|had|assum(?:e|ing)|suppose|symptoms? of|not just"
 )
-_BEFORE = re.compile(rf"(?<![\w-])(?:(?P<neg>{_NEGATOR})(?:\s+(?:just|simply|also|even|to|be|try to|then|a|an|any|the|your|only))*(?:\s+(?:{_DIRECTIVE}))?"
-                     rf"|(?P<mention>{_MENTION})|(?P<do>{_DIRECTIVE}))(?![\w-])", re.IGNORECASE)
+_BEFORE = re.compile(
+    rf"(?<![\w-])(?:(?P<neg>{_NEGATOR})(?:\s+(?:just|simply|also|even|to|be|try to|then|a|an|any|the|your|only))*(?:\s+(?:{_DIRECTIVE}))?"
+    rf"|(?P<mention>{_MENTION})|(?P<do>{_DIRECTIVE}))(?![\w-])",
+    re.IGNORECASE,
+)
 _AFTER = re.compile(
     r"^\W{0,3}(?:\s*(?:too|either|itself|alone|here|there|at all|on its own|also|still|beside \S+|with \S+|on \S+|in \S+|for \S+))*\s*"
     r"(?:(?:is|are|was|were|would be|will be|gets?|got|has been|being)\s+(?:\w+ly\s+)?(?:refused|rejected|not\b|no\b|invalid|wrong|illegal|"
@@ -207,7 +297,10 @@ _BREAK = re.compile(
     r"[,;()]|:(?=\s)|\s-{1,2}\s|\b(?:but|because|so that|which|whereas|then|and then|instead(?! of)|therefore|hence|yet|however)\b",
     re.IGNORECASE,
 )
-_CONDITION = re.compile(r"^\s*(?:(?:and|but|so|also|even|only|then)\s+)*(?:if|when|unless|suppose|assuming|had you|were you|because|since|although|though|as)\b", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"^\s*(?:(?:and|but|so|also|even|only|then)\s+)*(?:if|when|unless|suppose|assuming|had you|were you|because|since|although|though|as)\b",
+    re.IGNORECASE,
+)
 
 
 def stance(sentence: str, start: int, end: int | None = None, *, need_directive: bool = False) -> Stance:
@@ -233,7 +326,9 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
             return "denied"
         if last["do"] and len(cues) > 1 and cues[-2]["neg"] and last.start() - cues[-2].end() < 14:
             return "denied"
-        if last["do"] and any(c["mention"] and c["mention"].lower() in ("if", "when", "because", "since", "unless", "why") for c in cues):
+        if last["do"] and any(
+            c["mention"] and c["mention"].lower() in ("if", "when", "because", "since", "unless", "why") for c in cues
+        ):
             return "mentioned"
         if last["mention"]:
             return "mentioned"
@@ -250,4 +345,8 @@ def _enumerates(between: str) -> bool:
     """True when a comma stands in a list of names rather than between clauses."""
     words = [w for w in re.findall(r"[A-Za-z][\w'-]*", between) if w.lower() not in ("and", "or", "both", "the", "nor")]
     named = len(words) <= 1 or all("_" in w for w in words)
-    return named and bool(_NAMES.match(between)) and not re.search(rf"\b(?:{_DIRECTIVE}|{_NEGATOR})\b", between, re.IGNORECASE)
+    return (
+        named
+        and bool(_NAMES.match(between))
+        and not re.search(rf"\b(?:{_DIRECTIVE}|{_NEGATOR})\b", between, re.IGNORECASE)
+    )

@@ -14,8 +14,10 @@ from typing import NamedTuple
 __all__ = ["Reasons", "anchors", "excluded", "triggers"]
 
 _PLATFORM = r"megatron(?:[- ](?:core|lm|bridge))?|mcore|m-?bridge|transformer[ _-]?engine"
-_SUBJECT = r"(?:cuda[ _-]?)?graphs?\b|captur\w+|replay\w*"
-_OTHER_GRAPHS = r"autograd|comput(?:e|ation(?:al)?) graph|networkx|matplotlib|knowledge graph|graph neural|call graph|DAG\b|plot"
+_SUBJECT = r"(?<!no )(?<!without )(?:cuda[ _-]?)?graph(?:s|ed)?(?:\b|_)|captur\w+|replay\w*"
+_OTHER_GRAPHS = (
+    r"autograd|comput(?:e|ation(?:al)?) graph|networkx|matplotlib|knowledge graph|graph neural|call graph|DAG\b|plot"
+)
 
 
 class Reasons(NamedTuple):
@@ -56,6 +58,7 @@ def triggers(description: str, prompt: str) -> Reasons:
             return Reasons(False, name)
     platform = re.search(_PLATFORM, prompt, re.IGNORECASE)
     subject = re.search(_SUBJECT, prompt, re.IGNORECASE)
-    if platform and subject and "graph" in positive and platform[0].split()[0].lower().split("-")[0][:5] in positive:
+    known = "megatron" in positive or "transformer engine" in positive
+    if platform and subject and "graph" in positive and known:
         return Reasons(True, f"{platform[0]} and {subject[0]}")
     return Reasons(False, "nothing that the description names")

@@ -37,8 +37,14 @@ _IS_GRAPH = re.compile(
     r"(?:because of|due to|caused by|blame|from|by|during|in|inside|while|under)\b[^.;]{0,40}\b(?:CUDA[- ]?)?(?:graph|graphs|captur\w+|replay\w*)\b|(?:graph|graphs) (?:are|is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible|involved)|captur(?:e|ed|ing)\b)",
     re.IGNORECASE,
 )
-_YES = re.compile(r"^\W*(?:(?:yes|yep|correct|right|indeed|true)\b|(?:it|they|this|that) (?:does|do|will|is)(?:\W*$|[.:,;-]))", re.IGNORECASE)
-_NO = re.compile(r"^\W*(?:(?:it|they|this|that) (?:does|do|will|would|is|are)(?: not|n't)(?=\W*$|[.:,;-])|no|nope|not (?:as is|as it stands|as written|on|with|in|quite|yet)|false|negative)\b", re.IGNORECASE)
+_YES = re.compile(
+    r"^\W*(?:(?:yes|yep|correct|right|indeed|true)\b|(?:it|they|this|that) (?:does|do|will|is)(?:\W*$|[.:,;-]))",
+    re.IGNORECASE,
+)
+_NO = re.compile(
+    r"^\W*(?:(?:it|they|this|that) (?:does|do|will|would|is|are)(?: not|n't)(?=\W*$|[.:,;-])|no|nope|not (?:as is|as it stands|as written|on|with|in|quite|yet)|false|negative)\b",
+    re.IGNORECASE,
+)
 _AFTERWARDS = re.compile(
     r"\b(?:with (?:that|this|these|those|the) (?:change|fix|edit|two|one|in place)\w*|after (?:that|this|the (?:change|fix))|then it|once (?:that|this|you|it)|fixed|to make it|so that it|would then|"
     r"instead|if you|should you|had (?:it|you)|otherwise|alternatively|whereas on|on (?:older|newer|other) releases?|"
@@ -56,17 +62,27 @@ def polarity(text: str, about: About) -> bool | None:
     reject, accept = _REJECT.search(text), _ACCEPT.search(text)
     if reject and accept:
         inside = reject.start() <= accept.start() < reject.end()
-        negated = re.search(r"\b(?:not|never|n't|no|nothing|neither|without|isn't|doesn't|won't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE)
+        negated = re.search(
+            r"\b(?:not|never|n't|no|nothing|neither|without|isn't|doesn't|won't)\b[^,;:.]{0,14}$",
+            text[: reject.start()],
+            re.IGNORECASE,
+        )
         if accept.start() <= reject.start() < accept.end():
             return True
         if negated and not inside:
             return True
         return reject.start() > accept.start() and not inside
     if reject:
-        negated = re.search(r"(?:\b(?:not|never|no|nothing|neither|without)|n't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE)
+        negated = re.search(
+            r"(?:\b(?:not|never|no|nothing|neither|without)|n't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE
+        )
         return bool(negated)
     if accept:
-        negated = re.search(r"(?:\b(?:not|never|no longer|neither|cannot|hardly|nothing)|n't)\b[^,;.]{0,18}$", text[: accept.start()], re.IGNORECASE)
+        negated = re.search(
+            r"(?:\b(?:not|never|no longer|neither|cannot|hardly|nothing)|n't)\b[^,;.]{0,18}$",
+            text[: accept.start()],
+            re.IGNORECASE,
+        )
         return not negated
     return None
 
@@ -80,7 +96,12 @@ def verdict(answer: str, about: About) -> tuple[bool | None, str]:
     units: tuple[Sentence, ...] = sentences(plain(answer))
     for unit in units:
         text = unit.text
-        text = re.sub(r"^\W*(?:\*\*)?(?:verdict|answer|result|short answer|tl;dr|conclusion|status|outcome)\W*[:-]\s*", "", text, flags=re.IGNORECASE)
+        text = re.sub(
+            r"^\W*(?:\*\*)?(?:verdict|answer|result|short answer|tl;dr|conclusion|status|outcome)\W*[:-]\s*",
+            "",
+            text,
+            flags=re.IGNORECASE,
+        )
         if about == "accepted":
             if _NO.match(text):
                 return False, unit.text

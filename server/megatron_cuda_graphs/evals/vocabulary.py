@@ -39,7 +39,9 @@ _WORDS = frozenset({
 })  # fmt: skip
 _TRUE, _FALSE = frozenset({"true", "on", "enabled", "yes"}), frozenset({"false", "off", "disabled", "no"})
 _UNSET = frozenset({"null", "none", "unset", "nothing", "~"})
-_PREFIX = re.compile(r"^(?:(?:cfg|config|conf|self|recipe|container|args|model_cfg|model_config|overrides?|provider|c)\.)+")
+_PREFIX = re.compile(
+    r"^(?:(?:cfg|config|conf|self|recipe|container|args|model_cfg|model_config|overrides?|provider|c)\.)+"
+)
 NOTHING = object()  # what a text that is no value is coerced to
 
 
@@ -102,8 +104,11 @@ def names_in(text: str, vocabulary: frozenset[str] = _PARTS) -> list[str]:
     found = []
     for word in re.findall(r"[A-Za-z_][\w-]*", text):
         name = word.lower().replace("-", "_")
-        name = {"router": "moe_router", "preprocess": "moe_preprocess", "attention": "attn"}.get(name, name) if name in (
-            "router", "preprocess", "attention") else name
+        name = (
+            {"router": "moe_router", "preprocess": "moe_preprocess", "attention": "attn"}.get(name, name)
+            if name in ("router", "preprocess", "attention")
+            else name
+        )
         if name in vocabulary:
             found.append(name)
     return list(dict.fromkeys(found))
@@ -116,7 +121,11 @@ def coerce(name: str, raw: str) -> Any:
     word = text[1:-1] if quoted else text.rstrip(".")
     low = word.lower()
     if is_environment(last):
-        return word if re.fullmatch(r"[\w:.,=/-]*", word) and (quoted or re.search(r"\d|:|_", word) or low in _TRUE | _FALSE) else NOTHING
+        return (
+            word
+            if re.fullmatch(r"[\w:.,=/-]*", word) and (quoted or re.search(r"\d|:|_", word) or low in _TRUE | _FALSE)
+            else NOTHING
+        )
     if last in LISTS:
         members = _list(text, low)
         bare = isinstance(members, list) and len(members) == 1 and text[:1] not in "[(" and last in MODULE_FIELDS
