@@ -50,6 +50,13 @@ def accepted(recipes: list[dict[str, Any]]) -> dict[str, set[Choice]]:
     return found
 
 
+def short(choice: Choice) -> str:
+    """«attn+router» for people."""
+    from megatron_cuda_graphs.recommend.plans import Plan, named
+
+    return named(Plan(choice[0], choice[1]))
+
+
 class Score:
     """Agreement over some recipes."""
 
@@ -66,7 +73,8 @@ class Score:
             self.on += 1
             self.on_first += got[0] in want
         if got[0] not in want:
-            self.misses.append(f"{recipe}: chose {sorted(want)}, got {got}")
+            chose, offered = (", then ".join(map(short, c)) for c in (sorted(want), got))
+            self.misses.append(f"{recipe}: {chose}; recommended {offered}")
 
     def __str__(self) -> str:
         share = lambda a, b: f"{a}/{b} ({a / b:.0%})" if b else "-"  # noqa: E731

@@ -113,3 +113,11 @@ def test_prerequisites_name_rules_that_exist():
 
     for need in _NEEDS:
         assert need.rule is None or explain(need.rule) is not None, need.rule
+
+
+def test_the_page_shows_the_principles_as_they_are():
+    import subprocess
+
+    command = [sys.executable, str(ROOT / "tools" / "make_recommend_docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ HINGES: dict[str, tuple[Any, ...]] = {
     "pad_to_max_length": (True,),
     "precision": ("fp8cs", "nvfp4"),
 }
-MAX_EFFECTS = 6
+MAX_EFFECTS = 5
 Alike = tuple[tuple[str, tuple[str, ...]], int, int, Practice]
 Direction = Literal["down", "up", "none", "either", "unknown"]
 
@@ -108,12 +108,15 @@ _SPREAD = Effect(
 )
 
 
-def expected(w: Workload, plan: Plan, alike: Sequence[Alike]) -> tuple[Effect, ...]:
-    """Measured results for workloads of this kind, for better and for worse, and what tuned recipes chose."""
+def expected(w: Workload, plan: Plan, alike: Sequence[Alike], *, brief: bool = False) -> tuple[Effect, ...]:
+    """Measured results for workloads of this kind, for better and for worse, and what tuned recipes chose.
+
+    `brief` gives the two most telling ones, for alternatives: the choice has them all.
+    """
     entries = [m for m in MEASURED if _applies(m, w, plan)]
     telling = "gain" if plan.on else "none"
     entries.sort(key=lambda m: (m.whose != "theirs", m.status != telling))
-    found = [_measured(m.id) for m in entries[: MAX_EFFECTS - 1]]
+    found = [_measured(m.id) for m in entries[: 2 if brief else MAX_EFFECTS]]
     if plan.on and w.moe and {"none", "down"} <= {e.direction for e in found}:
         found.insert(0, _SPREAD)
     if plan.on:

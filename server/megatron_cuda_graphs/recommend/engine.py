@@ -183,7 +183,7 @@ class _Run:
             env=env,
             python=_python(dotted),
             why=self._why(plan, spoken, memory, first),
-            expected=advice.expected(self.w, spoken, self.alike),
+            expected=advice.expected(self.w, spoken, self.alike, brief=not first),
             memory=memory,
             prerequisites=advice.prerequisites(
                 self.w, spoken._replace(recompute=plan.recompute), self.judged, [*self.bridge.mended, *self.lm.mended]
