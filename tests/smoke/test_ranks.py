@@ -77,14 +77,30 @@ def test_local_ranks_meet_in_a_file_not_on_a_port(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash to check the script with")
-def test_the_sbatch_script_is_valid_shell_and_asks_for_the_same(tmp_path):
-    asked = SmokeRequest(nproc=8, nodes=2, tp=2, ep=4, preset="qwen3-30b-a3b", env={"NCCL_DEBUG": "it's"})
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nproc": 8, "nodes": 2, "tp": 2, "ep": 4, "preset": "qwen3-30b-a3b", "env": {"NCCL_DEBUG": "it's"}},
+        {"nproc": 4, "pp": 2, "vp": 2, "tier": "megatron-te", "modules": [], "overrides": {"seq_length": 1024}},
+        {"nproc": 2, "tp": 2, "deterministic": True, "modules": ["attn", "mlp"], "config": "--num-layers 2 --bf16"},
+    ],
+)
+def test_the_sbatch_script_is_valid_shell_and_asks_for_the_same(fields, tmp_path):
+    import argparse
+    import shlex
+
+    from megatron_cuda_graphs.cli import smoke as cli
+
+    asked = SmokeRequest(**fields)
     text = plan.launch_script(asked)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
-    assert "#SBATCH --nodes=2" in text
-    line = next(x for x in text.splitlines() if "--request" in x)
-    echoed = subprocess.run(
-        ["bash", "-c", line.replace("python3 -m megatron_cuda_graphs smoke --request", "printf %s", 1)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert SmokeRequest.model_validate_json(echoed) == asked.model_copy(update={"launcher": "srun"})
+    assert f"#SBATCH --nodes={asked.nodes}" in text
+    for line in text.splitlines():
+        if line.startswith("printf"):
+            subprocess.run(["bash", "-c", line], check=True, cwd=tmp_path)
+    argv = shlex.split(next(x for x in text.splitlines() if " smoke " in x))
+    argv = [str(tmp_path / a) if a == plan.CONFIG else a for a in argv]
+    parser = argparse.ArgumentParser()
+    cli.arguments(parser)
+    heard = cli._request(parser.parse_args(argv[argv.index("smoke") + 1 :]))
+    assert SmokeRequest.model_validate(heard) == asked.model_copy(update={"launcher": "srun"})

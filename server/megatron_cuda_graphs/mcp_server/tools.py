@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from mcp.server.mcpserver import Context
-from mcp.types import CallToolResult, ToolAnnotations
+from mcp.types import CallToolResult, ImageContent, ToolAnnotations
 from pydantic import Field
 
 from ..errors import InputError
@@ -175,6 +176,7 @@ def _smoke() -> Iterator[StrictTool]:
     try:
         from ..render.smoke import text
         from ..smoke.model import Progress, SmokeReport, SmokeRequest
+        from ..smoke.render import png
         from ..smoke.run import run_async
     except ImportError as exc:
         _only_ours(exc)
@@ -211,7 +213,11 @@ def _smoke() -> Iterator[StrictTool]:
         if request["nproc"] > 1:
             request["launcher"] = "torchrun"
         report = await run_async(request, tell)
-        return answer(text(report), report)
+        result = answer(text(report), report)
+        if report.measures is not None:
+            picture = b64encode(png(report)).decode("ascii")
+            result.content.append(ImageContent(type="image", data=picture, mime_type="image/png"))
+        return result
 
     made = StrictTool.of(
         _named(smoke, Smoke), Smoke, SmokeReport, depth=1, name="run_capture_smoke", title="Capture on a real GPU",

@@ -13,7 +13,7 @@ from typing import Any
 
 from .model import SmokeRequest, Tier, Workload
 
-__all__ = ["Plan", "environment", "launch_script", "prepare", "tier_of"]
+__all__ = ["Plan", "arguments", "environment", "launch_script", "prepare", "tier_of"]
 
 # What a worker inherits. Everything else of the caller's environment stays with the caller.
 _KEEP = (
@@ -25,6 +25,7 @@ _KEEP_PREFIXES = (
     "SLURM_", "MASTER_", "NVIDIA_",
 )  # fmt: skip
 WORKER = "megatron_cuda_graphs.smoke.worker"
+CONFIG = "smoke-config.txt"  # in the folder the job was sent from
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -140,14 +141,39 @@ def _launcher(request: SmokeRequest, exe: str, ranked: list[str]) -> list[str]:
             "--kill-on-bad-exit=1", *ranked]  # fmt: skip
 
 
+def arguments(request: SmokeRequest) -> list[str]:
+    """The command line's options for a request; a configuration is the file that `launch_script` writes."""
+    argv: list[str] = []
+    for name, value in request.model_dump(mode="json", exclude_defaults=True).items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "launcher":
+            continue
+        if name == "config":
+            argv += [option, CONFIG]
+        elif name == "modules":
+            argv += [option, ",".join(value)]
+        elif name in ("overrides", "env"):
+            flag = "--set" if name == "overrides" else option
+            for key, item in value.items():
+                argv += [flag, f"{key}={item if name == 'env' else json.dumps(item)}"]
+        else:
+            argv += [option] if value is True else [option, str(value)]
+    return argv
+
+
+def _config_lines(request: SmokeRequest) -> list[str]:
+    if request.config is None:
+        return []
+    text = request.config if isinstance(request.config, str) else json.dumps(request.config)
+    return [f"printf %s {shlex.quote(text)} > {CONFIG}"]
+
+
 def launch_script(request: SmokeRequest, *, job_name: str = "cuda-graph-smoke", python: str = "python3") -> str:
     """An sbatch script for the same smoke over `nodes` x `nproc` GPUs.
 
     Rank 0's node runs the command-line tool; it starts the ranks with srun in this allocation. The folder for
     records and runs must be one that all nodes see.
     """
-    ask = request.model_copy(update={"launcher": "srun"})
-    text = json.dumps(ask.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
     minutes = max(5, int((request.time_limit_s + request.queue_limit_s) / 60) + 5)
     lines = [
         "#!/bin/bash",
@@ -161,8 +187,8 @@ def launch_script(request: SmokeRequest, *, job_name: str = "cuda-graph-smoke", 
         'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
         'export TMPDIR="$SLURM_SUBMIT_DIR"  # shared by the nodes: the ranks read their job file there',
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(request.env.items())),
-        f"{shlex.quote(python)} -m megatron_cuda_graphs smoke --request {shlex.quote(text)}",
+        *_config_lines(request),
+        shlex.join([python, "-m", "megatron_cuda_graphs", "smoke", *arguments(request), "--launcher", "srun"]),
         "",
     ]
     return "\n".join(lines)

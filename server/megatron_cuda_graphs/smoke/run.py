@@ -296,7 +296,7 @@ class _Job:
         assert self.work is not None
         now = {g.uuid: g for g in await asyncio.to_thread(gpu.gpus)}
         self.gpus = [now.get(g.uuid, g) for g in self.gpus]
-        need = 1.0 + workload.gib_needed(self.work.fields) / self.request.world
+        need = 1.0 + workload.gib_needed(self.work.fields, workload.split(self.request))
         need = min(need, self.request.gpu_memory_limit_gib or need)
         for g in self.gpus:
             if g.memory_free / 1024 < need:

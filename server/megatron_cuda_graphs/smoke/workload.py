@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..unknown import is_unknown
 from . import presets
 from .model import SmokeRequest, Workload
 
-__all__ = ["FIELDS", "fit", "from_config", "gib_needed", "resolve"]
+__all__ = ["FIELDS", "fit", "from_config", "gib_needed", "resolve", "split"]
 
 # Fields that shape a workload: Megatron Core's names and the model-level ones. All others of a configuration
 # (parallelism, checkpoints, data, logging) don't change what one GPU runs.
@@ -113,7 +113,7 @@ def resolve(request: SmokeRequest, budget_gib: float | None) -> tuple[Workload, 
         if (fields.get(name) or 0) > limit:
             raise InputError(f"{name}={fields[name]} is more than {limit}.")
     changed = tuple(f"{n}: {v!r} by request" for n, v in request.overrides.items() if work.fields.get(n) != v)
-    fields, notes = fit(fields, budget_gib, ranks=request.world)
+    fields, notes = fit(fields, budget_gib, split(request))
     return work.model_copy(update={"fields": fields, "scaled": (*work.scaled, *changed, *notes)}), graphs
 
 
@@ -130,8 +130,24 @@ def _typed(name: str, value: Any) -> Any:
     raise InputError(f"{name}={value!r} is not {' or '.join(k.__name__ for k in kinds)}.")
 
 
-def gib_needed(fields: Mapping[str, Any]) -> float:
-    """GPU memory two twins (eager and graph) need at least, GiB: 18 bytes a weight with Adam, 10 with SGD, plus a
+class Split(NamedTuple):
+    """How a model is cut: tensor, pipeline and expert parallel sizes. Data parallel ranks hold it whole."""
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+
+
+WHOLE = Split()
+
+
+def split(request: SmokeRequest) -> Split:
+    """The request's parallel sizes."""
+    return Split(request.tp, request.pp, request.ep)
+
+
+def gib_needed(fields: Mapping[str, Any], cut: Split = WHOLE) -> float:
+    """GPU memory two twins (eager and graph) need on a rank, GiB: 18 bytes a weight with Adam, 10 with SGD, plus a
     rough activation term. An estimate for scaling and refusing, not a figure that is reported."""
     h, ffn = fields["hidden_size"], fields.get("ffn_hidden_size") or 4 * fields["hidden_size"]
     heads = fields["num_attention_heads"]
@@ -147,48 +163,51 @@ def gib_needed(fields: Mapping[str, Any]) -> float:
     if pattern:
         mamba = 3 * h * (fields.get("mamba_num_heads") or 2 * h // 64) * (fields.get("mamba_head_dim") or 64)
         size = {"M": mamba, "*": attention, "-": dense, "E": experts * expert}
-        weights = sum(size.get(c, 0) for c in pattern)
+        weights = sum(size.get(c, 0) for c in pattern if c != "E")
+        routed = pattern.count("E") * experts * expert
     else:
-        weights = layers * (attention + (experts * expert if experts else dense))
+        weights = layers * (attention + (0 if experts else dense))
+        routed = layers * experts * expert
+    weights = weights / cut.tp / cut.pp + routed / cut.ep / cut.pp
     vocab, tokens = (
         fields.get("vocab_size") or 32768,
         fields.get("seq_length", 4096) * fields.get("micro_batch_size", 1),
     )
-    weights += 2 * vocab * h
+    weights += 2 * vocab * h / cut.tp
     active = ffn if not experts else (fields.get("moe_ffn_hidden_size") or ffn) * (fields.get("moe_router_topk") or 1)
-    activations = tokens * (layers * 2 * (10 * h + 2 * gate * active) + 8 * vocab)
+    activations = tokens / cut.tp * (layers / cut.pp * 2 * (10 * h + 2 * gate * active) + 8 * vocab)
     per_weight = 10 if fields.get("optimizer") == "sgd" else 18
     return float(2 * weights * per_weight + 2 * activations) / GIB
 
 
 def fit(
-    fields: Mapping[str, Any], budget_gib: float | None, *, ranks: int = 1
+    fields: Mapping[str, Any], budget_gib: float | None, cut: Split = WHOLE
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Take layers, then vocabulary, out of a workload until two twins fit `budget_gib` on each of `ranks` GPUs.
+    """Take layers, then vocabulary, out of a workload until two twins fit `budget_gib` on every rank.
 
     Layer shapes stay as they are. Raises InputError when one layer does not fit.
     """
     out, notes = dict(fields), []
     if budget_gib is None:
         return out, ()
-    usable = 0.92 * budget_gib * ranks
-    if gib_needed(out) > usable and (out.get("vocab_size") or 0) > 32768:
+    usable = 0.92 * budget_gib
+    if gib_needed(out, cut) > usable and (out.get("vocab_size") or 0) > 32768:
         notes.append(f"vocab_size: 32768 instead of {out['vocab_size']}, to fit")
         out["vocab_size"] = 32768
     layers, pattern = out["num_layers"], out.get("hybrid_layer_pattern")
-    while gib_needed(out) > usable and out["num_layers"] > (2 if pattern else 1):
+    while gib_needed(out, cut) > usable and out["num_layers"] > (2 if pattern else 1):
         out["num_layers"] -= 1
         if pattern:
             out["hybrid_layer_pattern"] = str(pattern)[: out["num_layers"]]
     if out["num_layers"] != layers:
         notes.append(f"num_layers: {out['num_layers']} instead of {layers}, to fit")
-    if gib_needed(out) > usable and out.get("optimizer") != "sgd":
+    if gib_needed(out, cut) > usable and out.get("optimizer") != "sgd":
         out["optimizer"] = "sgd"
         notes.append("optimizer: sgd instead of adam, to fit")
-    if gib_needed(out) > usable:
+    if gib_needed(out, cut) > usable:
         raise InputError(
-            f"One layer of this workload needs about {gib_needed(out):.0f} GiB for the two twins; "
-            f"{budget_gib * ranks:.0f} GiB are free.",
+            f"One layer of this workload needs about {gib_needed(out, cut):.0f} GiB for the two twins; "
+            f"{budget_gib:.0f} GiB are there.",
             hint="Lower seq_length, micro_batch_size or num_moe_experts under overrides.",
         )
     return out, tuple(notes)
