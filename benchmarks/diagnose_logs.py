@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (log lines are as long as they are)
 """How fast diagnose_error reads logs, next to `rg -F -f LITERALS -c FILE` on the same file in the same run.
 
     python benchmarks/diagnose_logs.py [--mib 1024] [--runs 5] [--json OUT]
@@ -44,7 +45,23 @@ def write_log(path: Path, size: int, ranks: int = 64, seed: int = 1) -> int:
 
     rng = random.Random(seed)
     texts = [t for t in index().long if "\n" not in t.template]
-    words = "loading dataset shard building tokens module decoder layers weight bias param bucket config value using".split()
+    words = [
+        "loading",
+        "dataset",
+        "shard",
+        "building",
+        "tokens",
+        "module",
+        "decoder",
+        "layers",
+        "weight",
+        "bias",
+        "param",
+        "bucket",
+        "config",
+        "value",
+        "using",
+    ]
     block: list[bytes] = []
     filled = step = 0
     while filled < min(size, 32 << 20):

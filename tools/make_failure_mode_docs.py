@@ -51,9 +51,8 @@ def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, st
     out = [NOTE, f"# `{name}`\n", f"Family: {mode['family']}. {_sentence(mode['about'])}\n"]
     if mode.get("verdict") == "not_cuda_graph":
         what = mode.get("looks_like")
-        out.append(
-            f"Verdict: `not_cuda_graph`{f'. It is {what}' if what else ', unless the log shows that graphs are in use'}.\n"
-        )
+        tail = f". It is {what}" if what else ", unless the log shows that graphs are in use"
+        out.append(f"Verdict: `not_cuda_graph`{tail}.\n")
     out += ["## What you see\n", _sentence(mode["symptom"]) + "\n", "## Cause\n", _sentence(mode["cause"]) + "\n"]
     out += ["## Fix\n", _sentence(mode["fix"]) + "\n"]
     for steps in mode.get("change", ()):
@@ -74,9 +73,8 @@ def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, st
     if said:
         out += ["## Messages\n", "| Package | Raises | Message | Releases, place |", "| --- | --- | --- | --- |"]
         for (package, raises, template), where in said.items():
-            out.append(
-                f"| {package} | {raises or 'log line'} | {_cell(_code(template))} | {_cell('; '.join(dict.fromkeys(where)))} |"
-            )
+            places = "; ".join(dict.fromkeys(where))
+            out.append(f"| {package} | {raises or 'log line'} | {_cell(_code(template))} | {_cell(places)} |")
         out.append("")
     silent = [t for t in texts if not t.template]
     if silent:

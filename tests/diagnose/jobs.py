@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (log lines are as long as they are)
 """Whole logs of jobs of any number of ranks, in the formats of torch, NCCL, torchrun and Megatron."""
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from megatron_cuda_graphs.rules import catalogue
 
 ROOT = Path(__file__).parents[2]
 SEED = {
-    "missing_te_rng_tracker", "illegal_scope_combination", "full_recompute_with_te_scoped", "packed_sequences_with_te_scoped",
-    "packed_sequence_attention_backend_missing", "dynamic_shapes", "memory_overhead_oom", "allocator_nccl_env_conflict",
+    "missing_te_rng_tracker", "illegal_scope_combination", "full_recompute_with_te_scoped",
+    "packed_sequences_with_te_scoped", "packed_sequence_attention_backend_missing", "dynamic_shapes",
+    "memory_overhead_oom", "allocator_nccl_env_conflict",
 }  # fmt: skip
 
 

@@ -28,11 +28,18 @@ BAIT = {
     "deep JSON": '{"a":' * 50_000 + "1" + "}" * 50_000,
     "carriage returns": "\r".join(f"x{n}" for n in range(50_000)),
     "tracebacks without end": "Traceback (most recent call last):\n" * 20_000,
-    "frames without end": "Traceback (most recent call last):\n" + '  File "a.py", line 1, in f\n' * 50_000 + "ValueError: x",
-    "chains without end": "ValueError: x\nDuring handling of the above exception, another exception occurred:\n" * 20_000,
+    "frames without end": "Traceback (most recent call last):\n"
+    + '  File "a.py", line 1, in f\n' * 50_000
+    + "ValueError: x",
+    "chains without end": "ValueError: x\nDuring handling of the above exception, another exception occurred:\n"
+    * 20_000,
     "many errors": "\n".join(f"ValueError: {n} {n * 7}" for n in range(50_000)),
     "step bait": "iteration 1/ 2 |" + "aaaa: " * 50_000,
-    "huge numbers": "iteration " + "9" * 50_000 + "/ 3 | lm loss: " + "9" * 50_000 + "\n[rank99999999999999999999]: RuntimeError: x",
+    "huge numbers": "iteration "
+    + "9" * 50_000
+    + "/ 3 | lm loss: "
+    + "9" * 50_000
+    + "\n[rank99999999999999999999]: RuntimeError: x",
     "impossible times": "2026-99-99T99:99:99 Error: x\n[E9999 99:99:99 a.cpp:1] Error: y",
     "odd exit code": "failed (exitcode: -999999999999999) local_rank: 0 (pid: 1) of binary",
     "surrogates": "\ud800\udfff x",
@@ -95,7 +102,14 @@ def test_a_compressed_bomb_is_read_in_part_and_says_so(tmp_path: Path) -> None:
     assert diagnosis.truncated
 
 
-@pytest.mark.parametrize("data", [gzip.compress(b"ValueError: x\n" * 1000)[:-20], b"\x1f\x8bnonsense", bytes(random.Random(1).randrange(256) for _ in range(50_000))])
+@pytest.mark.parametrize(
+    "data",
+    [
+        gzip.compress(b"ValueError: x\n" * 1000)[:-20],
+        b"\x1f\x8bnonsense",
+        bytes(random.Random(1).randrange(256) for _ in range(50_000)),
+    ],
+)
 def test_damaged_input_is_read_as_far_as_it_goes(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(data)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (log lines are as long as they are)
 """The first cause among many ranks, and what only followed from it."""
 
 from __future__ import annotations
@@ -62,10 +63,14 @@ def test_the_rank_that_raised_is_the_cause_and_the_time_outs_follow(mode: str, r
         assert diagnosis.ranks_seen >= ranks - 1
         kinds = {c.kind for c in diagnosis.consequences}
         assert "timeout" in kinds
-        assert all(c.evidence.rank != culprit or c.kind == "echo" for c in diagnosis.consequences if c.kind == "timeout")
+        assert all(
+            c.evidence.rank != culprit or c.kind == "echo" for c in diagnosis.consequences if c.kind == "timeout"
+        )
 
 
-@pytest.mark.parametrize("label", ["[rank{rank}]: ", "{rank}: [rank{rank}]: ", "[default{rank}]:[rank{rank}]: ", "[1,{rank}]<stderr>:"])
+@pytest.mark.parametrize(
+    "label", ["[rank{rank}]: ", "{rank}: [rank{rank}]: ", "[default{rank}]:[rank{rank}]: ", "[1,{rank}]<stderr>:"]
+)
 def test_any_label_gives_the_rank(label: str) -> None:
     job = failing_job(8, 5, SHAPE, label=label)
     assert_first_cause(diagnose_error(job.text), job, "replay_args_mismatch", "cuda_graph_failure")
@@ -88,7 +93,9 @@ def test_one_file_a_rank_is_ordered_by_time(tmp_path: Path) -> None:
     for rank in range(4):
         (folder / str(rank)).mkdir(parents=True)
         second = 30 if rank == 2 else 45
-        error = "ValueError: sample 6 is short" if rank == 2 else "RuntimeError: Connection closed by peer [10.0.0.3]:29500"
+        error = (
+            "ValueError: sample 6 is short" if rank == 2 else "RuntimeError: Connection closed by peer [10.0.0.3]:29500"
+        )
         (folder / str(rank) / "stderr.log").write_text(
             f"[2026-11-29 17:36:{second}] step\nTraceback (most recent call last):\n"
             f'  File "/opt/job/data.py", line 4, in __next__\n    raise\n{error}\n',
@@ -167,7 +174,10 @@ def test_a_console_without_the_ranks_own_output_asks_for_it() -> None:
 def test_samples_that_run_backwards_after_a_capture_are_a_silent_wrong_result() -> None:
     steps = [4, 8, 12, 16, 20, 24, 14, 16]
     lines = ["INFO:megatron.core.full_cuda_graph:CUDA graph capture done for training!!!"]
-    lines += [f" iteration {n:8d}/ 12 | consumed samples: {s:12d} | lm loss: 6.8E+00 | grad norm: 1.7 |" for n, s in enumerate(steps, 1)]
+    lines += [
+        f" iteration {n:8d}/ 12 | consumed samples: {s:12d} | lm loss: 6.8E+00 | grad norm: 1.7 |"
+        for n, s in enumerate(steps, 1)
+    ]
     top = diagnose_error("\n".join(lines)).matches[0]
     assert (top.failure_mode, top.evidence[0].line) == ("silent_wrong_results", 8)
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (log lines are as long as they are)
 """Failures in the forms in which they really come out: masked roots, surroundings, words without a message."""
 
 from __future__ import annotations

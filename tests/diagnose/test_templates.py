@@ -48,7 +48,9 @@ def share(wrapping: str) -> list[Text]:
 @pytest.mark.parametrize("wrapping", [w for w in WRAPPINGS if w != "cut"])
 def test_a_message_names_its_mode_however_it_is_wrapped(wrapping: str) -> None:
     wrong = [
-        (text.template, text.mode, got) for text in share(wrapping) if (got := first(rendered(text, wrapping))) != text.mode
+        (text.template, text.mode, got)
+        for text in share(wrapping)
+        if (got := first(rendered(text, wrapping))) != text.mode
     ]
     assert not wrong
 
@@ -66,7 +68,11 @@ def test_a_cut_message_names_its_mode_or_none() -> None:
     assert wrong <= 0.02 * len(texts)
 
 
-SHORT = [t for t in TEXTS if fixed(t) < FIXED and t.raises and not t.raises.endswith("Warning") and t.at.partition(" :: ")[0].endswith(".py")]
+SHORT = [
+    t
+    for t in TEXTS
+    if fixed(t) < FIXED and t.raises and not t.raises.endswith("Warning") and t.at.partition(" :: ")[0].endswith(".py")
+]
 
 
 @pytest.mark.parametrize("text", SHORT, ids=lambda t: f"{t.mode}-{t.at.rpartition('.')[2]}-{t.template[:20]}")
@@ -76,7 +82,9 @@ def test_a_short_message_names_its_mode_with_its_frame(text: Text) -> None:
     lines = record(fill(text.template, rng), text.raises, text.at, rng)
     if not text.template:
         lines[-1] = text.raises or ""
-    same = {t.mode for t in TEXTS if t.at == text.at and t.raises == text.raises and bool(t.template) == bool(text.template)}
+    same = {
+        t.mode for t in TEXTS if t.at == text.at and t.raises == text.raises and bool(t.template) == bool(text.template)
+    }
     assert first("\n".join(lines)) in same
 
 
@@ -90,7 +98,9 @@ def test_a_short_message_alone_is_unknown_and_says_what_to_collect(text: str) ->
 def test_a_reworded_message_still_finds_its_mode_but_less_surely() -> None:
     """A fork's wording: every fourth word is another one."""
     filler = ["please", "currently", "this", "option", "set", "value", ""]
-    texts = [t for t in LONG if t.raises and not t.note and not t.raises.endswith("Warning") and len(t.template.split()) > 6]
+    texts = [
+        t for t in LONG if t.raises and not t.note and not t.raises.endswith("Warning") and len(t.template.split()) > 6
+    ]
     right = 0
     for text in texts:
         rng = random.Random(text.template)

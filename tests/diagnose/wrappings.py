@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (log lines are as long as they are)
 """The shapes in which one failure reaches a paste or a log file, and values for the holes of a message."""
 
 from __future__ import annotations

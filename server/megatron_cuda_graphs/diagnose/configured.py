@@ -48,15 +48,24 @@ def weigh(
         if hits:
             note = f"{hits[0].rule_id} ({hits[0].name}) finds it in this configuration."
             finding = replace(finding, confidence=finding.confidence + 0.3 * (0.99 - finding.confidence), note=note)
-        elif (asserted := set(mode.rules) & in_force) and mode.family in ("config_guard", "feature_conflict", "rng"):
-            if not asserted & open_ids and text_rule in (None, *asserted):
-                note = (
-                    "This configuration does not bring it about in these releases: the job ran another configuration, "
-                    "release or environment, or it is something else."
-                )
-                finding = replace(finding, confidence=finding.confidence * RULED_OUT, note=note)
+        elif _speaks_against(mode, set(mode.rules) & in_force, open_ids, text_rule):
+            note = (
+                "This configuration does not bring it about in these releases: the job ran another configuration, "
+                "release or environment, or it is something else."
+            )
+            finding = replace(finding, confidence=finding.confidence * RULED_OUT, note=note)
         out.append(finding)
     return sorted(out, key=lambda f: -f.confidence), fixes
+
+
+def _speaks_against(mode: Mode, asserted: set[str], undecided: set[str], text_rule: str | None) -> bool:
+    """True where these releases check for the mode and this configuration passes."""
+    return (
+        bool(asserted)
+        and mode.family in ("config_guard", "feature_conflict", "rng")
+        and not asserted & undecided
+        and (text_rule is None or text_rule in asserted)
+    )
 
 
 def _accepted(
@@ -65,9 +74,9 @@ def _accepted(
     """The finding's first way out after which it is gone and nothing new is wrong."""
     before = {f.rule_id for f in report.findings if f.severity == "error"}
     for way in (hit.fix, *hit.other_fixes):
-        if way and (after := _errors_after(way, config, report, stack, env)) is not None:
-            if hit.rule_id not in after and not after - before:
-                return tuple(way)
+        after = _errors_after(way, config, report, stack, env) if way else None
+        if after is not None and hit.rule_id not in after and not after - before:
+            return tuple(way)
     return None
 
 

@@ -166,9 +166,8 @@ class Index:
                     continue
                 rest = said[max(end, len(said) - len(part)) :]
                 tail = next((len(rest) - i for i in range(len(rest)) if part.startswith(rest[i:])), 0)
-                if tail >= 3 or (end >= len(said) - 120 and matched >= LONG):
-                    if matched + tail >= 14:
-                        yield text, matched + tail
+                if (tail >= 3 or (end >= len(said) - 120 and matched >= LONG)) and matched + tail >= 14:
+                    yield text, matched + tail
                 break
 
     def short_texts(self, event: Event, said: str) -> Iterable[Text]:

@@ -142,10 +142,12 @@ _KILLED = re.compile(
     r"slurmstepd: error|srun: error|srun: (?:Force )?Terminat|Received 15 death signal|got signal: 15|SignalException"
     r"|Signal 15|SIGTERM|ChildFailedError|Root Cause \(first observed|First PG on this rank|Received a dump signal"
     r"|Terminating the process after attempting to dump|taking the entire process down|TORCH_NCCL_|"
-    r"ProcessGroupNCCL preparing to dump|failure detected by watchdog|terminate called after|Some NCCL operations have failed"
+    r"ProcessGroupNCCL preparing to dump|failure detected by watchdog|terminate called after"
+    r"|Some NCCL operations have failed"
 )
-_LAUNCHER = ("exitcode", "signal", "rank ", "slurm", "srun", "sigterm", "childfailed", "root cause", "pg on this rank", "dump",
-             "process down", "torch_nccl", "watchdog", "terminate called", "nccl operations", "death")  # fmt: skip
+_LAUNCHER = ("exitcode", "signal", "rank ", "slurm", "srun", "sigterm", "childfailed", "root cause", "pg on this rank",
+             "dump", "process down", "torch_nccl", "watchdog", "terminate called", "nccl operations",
+             "death")  # fmt: skip
 _VICTIM_CLASSES = ("SignalException", "ChildFailedError", "DistStoreError", "KeyboardInterrupt", "SystemExit")
 # What a rank says that waited for another one, or lost its peer.
 _VICTIM_TEXT = re.compile(
@@ -232,7 +234,10 @@ class Log:
         if not self._structure(stream, line, rank, key):
             self._content(stream, line, rank)
         self._keep(stream, line)
-        if key is not None or not continued:
+        carried = key is None and line.when is None and self._previous is not None and self._previous.long
+        if carried and self._previous is not None and self._previous is not stream and line.text:
+            self._keep(self._previous, line)  # perhaps the rest of a labelled line that a viewer wrapped
+        if key is not None or not (continued or carried):
             self._previous = stream
         stream.long = len(line.text) >= 50
 
@@ -335,7 +340,7 @@ class Log:
     def _mend(self, stream: _Stream, broken: str, text: str) -> bool:
         """Join a frame that was wrapped over two lines; the rest may go on."""
         frame = _FRAME.match(broken + text)
-        if frame is None or len(broken) < 30 or " " in text.strip() and not frame[3]:
+        if frame is None or len(broken) < 30 or (" " in text.strip() and not frame[3]):
             stream.broken = broken + text if frame is None and len(broken) >= 30 and "line" not in broken else ""
             return bool(stream.broken)
         whole = Frame(frame[1] or frame[4], (frame[3] or frame[5] or "").strip())
@@ -471,7 +476,7 @@ class Log:
         return (
             stream.open is not None
             and stream.open.kind == "exception"
-            and ("cudaError" in body or (name.islower() or name.startswith("nccl")) and "." not in name)
+            and ("cudaError" in body or ((name.islower() or name.startswith("nccl")) and "." not in name))
         )
 
     def _goes_on(self, event: Event, body: str) -> bool:

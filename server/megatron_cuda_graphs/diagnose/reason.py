@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -19,9 +20,10 @@ SURE = 0.5  # from here on a mode decides the verdict
 # Functions that capture, and functions that replay, by file.
 _CAPTURE = {
     "cuda/graphs.py": {"capture_end", "capture_begin", "__exit__", "__enter__", "make_graphed_callables"},
-    "pytorch/graph.py": {"_make_graphed_callables", "make_graphed_callables", "_graph_context_wrapper", "_run_warmup_forward",
-                         "_run_warmup_backward"},
-    "cuda_graphs.py": {"create_cudagraphs", "_create_cudagraphs", "create_fwd_graph", "create_bwd_graph", "capture_graph"},
+    "pytorch/graph.py": {"_make_graphed_callables", "make_graphed_callables", "_graph_context_wrapper",
+                         "_run_warmup_forward", "_run_warmup_backward"},
+    "cuda_graphs.py": {"create_cudagraphs", "_create_cudagraphs", "create_fwd_graph", "create_bwd_graph",
+                       "capture_graph"},
     "transformer_layer.py": {"_te_cuda_graph_capture"},
     "mamba_layer.py": {"_te_cuda_graph_capture"},
     "module.py": {"_te_cuda_graph_capture"},
@@ -299,7 +301,7 @@ def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> N
                     break
             event = Event("text", path, line, rank, None, quoted.strip()[:1_000], last_line=line)
             warning = _advice(text) or index.modes[text.mode].note
-            if decided and (warning or text.raises is None and text.package != "cuda"):
+            if decided and (warning or (text.raises is None and text.package != "cuda")):
                 continue
             confidence = 0.95 * text.confidence * (0.8 if warning and short else 0.4 if warning else 1.0)
             out.findings.append(
@@ -412,7 +414,7 @@ def _from_progress(log: Log, out: Reasoning, evident: bool) -> None:
     if len(steps) < 3:
         return
     captured_at = min((v[1] for v in log.capture_ended.values()), default=None)
-    for before, after in zip(steps, steps[1:]):
+    for before, after in itertools.pairwise(steps):
         a, b = before.values.get("consumed samples"), after.values.get("consumed samples")
         if a is not None and b is not None and b < a and after.step > before.step:
             if evident:
@@ -425,7 +427,7 @@ def _from_progress(log: Log, out: Reasoning, evident: bool) -> None:
         for p in steps
         if p.values.get("grad norm", 0.0) > 0 and p.values["grad norm"] < float("inf")
     ]
-    jumps = [(p, n) for (q, m), (p, n) in zip(norms, norms[1:]) if n / m > 300 or m / n > 300]
+    jumps = [(p, n) for (q, m), (p, n) in itertools.pairwise(norms) if n / m > 300 or m / n > 300]
     if len(jumps) >= 3:
         out.findings.append(
             Finding("silent_corruption_nan", 0.8 if evident or log.graph_words else 0.5, [_as_event(jumps[0][0], log)])
@@ -480,7 +482,7 @@ def _consequences(
         known = counted.get(key)
         counted[key] = (event if known is None else known[0], 1 if known is None else known[1] + 1)
     for event in primary:
-        if first is None or event is first or event.chain == first.chain and event.rank == first.rank:
+        if first is None or event is first or (event.chain == first.chain and event.rank == first.rank):
             if event is not first and first is not None:
                 kind = "echo" if _ECHO.search(squash(event.message)) else "exception"
                 counted.setdefault((kind, event.rank), (event, 1))

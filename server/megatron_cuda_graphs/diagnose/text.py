@@ -12,7 +12,7 @@ __all__ = ["LINE_LIMIT", "Line", "clean", "peel", "squash"]
 LINE_LIMIT = 8_192  # characters of one line that are looked at
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = {code: None for code in (*range(9), 11, 12, *range(14, 32), 127, 0xFEFF)}
+_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, 65279))
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _ISO = rf"\d{{4}}[-/]\d\d[-/]\d\d[T _]{_TIME}"
 _LEVEL = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
