@@ -761,7 +761,7 @@ def command_case(draw: Draw, release: str) -> dict[str, Any]:
             parts.append(["--transformer-impl", draw.choice(("local", "transformer_engine"))])
         if draw.chance(0.03):
             parts.append(["--inference-dynamic-batching-num-cuda-graphs", draw.choice(("0", "8", "-1"))])
-        if draw.chance(0.03):  # the last one counts
+        if draw.chance(0.03) and settings.get("cuda_graph_impl") in impls(core):  # the last one counts
             parts.append(["--cuda-graph-impl", draw.choice(impls(core))])
         if draw.chance(0.05):
             other = [

@@ -186,7 +186,7 @@ def fixes(place: Place, target: Target, seed: int, count: int) -> tuple[int, int
     """Put what validate_config offers as fixed for rejected cases to the real class.
 
     Returns how many rejections by graph rules there were, for how many a fix was offered, and the offered ones
-    that the real class refuses by a graph rule.
+    that the real class refuses: by a graph rule, which is a miss, or by another one that the first had hidden.
     """
     from megatron_cuda_graphs import Stack, validate_config
 
@@ -302,11 +302,13 @@ def main(arguments: list[str] | None = None) -> int:
                 record(place, target, options.seed, count, output, said)
             else:
                 rejected, offered, refused = fixes(place, target, options.seed, count)
-                print(f"{NAMES[frontend]} {release}: {rejected} rejected by graph rules, {offered} fixes offered, "
-                      f"{offered - len(refused)} accepted")  # fmt: skip
-                for miss in refused:
+                missed = [miss for miss in refused if miss["graph_rule"]]
+                print(f"{NAMES[frontend]} {release}: {rejected} rejected by graph rules, {offered} fixes offered; "
+                      f"{offered - len(refused)} accepted, {len(refused) - len(missed)} stopped by a rule not about "
+                      f"graphs, {len(missed)} refused")  # fmt: skip
+                for miss in missed:
                     print("  " + json.dumps(miss))
-                refused_any |= bool(refused)
+                refused_any |= bool(missed)
     return int(refused_any)
 
 
