@@ -29,9 +29,9 @@ ARMS = ("with", "without")
 INTRO = """\
 # Questions
 
-Below are {count} questions of people who train large models. Answer each as you would answer a colleague: short, concrete
-and complete, with the settings, messages, numbers or places that it asks for. Files that a question names are in
-`files/` beside this text; read them where they are.
+Below are {count} questions of people who train large models. Answer each as you would answer a colleague: short,
+concrete and complete, with the settings, messages, numbers or places that it asks for. Files that a question names are
+in `files/` beside this text; read them where they are.
 
 {arm}
 Do not read anything else about these questions: no test, grader, evaluation case or recorded answer, no source
@@ -42,9 +42,9 @@ Write your answers to `answers.jsonl` in this folder, one JSON object a line, in
     {{"id": "<the question's id>", "answer": "<your answer, Markdown>", "used_skill": {used}, "tool_calls": <number>,
       "seconds": <how long this question took you, roughly>}}
 
-`used_skill` says whether you used the skill's text or called one of its tools for this question; `tool_calls` counts calls of
-its tools or commands. Leave `seconds` out if you can't tell. Give every question an answer; where you are not sure, say
-what you think is right.
+`used_skill` says whether you used the skill's text or called one of its tools for this question; `tool_calls` counts
+calls of its tools or commands. Leave `seconds` out if you can't tell. Give every question an answer; where you are not
+sure, say what you think is right.
 """
 WITH = """\
 You have one skill, as an agent has it: you see its name and description, and read the whole when a question is its

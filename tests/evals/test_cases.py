@@ -87,7 +87,7 @@ def test_the_question_holds_no_right_answer(case: Case, labelled: Labelled) -> N
     assert not grade(case, case.question, root=str(EVALS)).right
 
 
-# Truth: what the engine says of the artefacts --------------------------------------------------------------------------
+# Truth: what the engine says of the artefacts ------------------------------------------------------------------------
 
 
 def _text(case: Case, name: str) -> str:

@@ -21,7 +21,9 @@ ATTN3 = ["attn", "moe_router", "moe_preprocess"]
         ("Do not set cuda_graph_impl=local.", [("cuda_graph_impl", "set", "local", D)]),
         ("cuda_graph_impl=local would be refused.", [("cuda_graph_impl", "set", "local", D)]),
         ("Never use `cuda_graph_impl: none` here.", [("cuda_graph_impl", "set", "none", D)]),
-        ("Change cuda_graph_impl from local to transformer_engine.", [("cuda_graph_impl", "set", "transformer_engine", A)]),
+        (
+            "Change cuda_graph_impl from local to transformer_engine.",
+            [("cuda_graph_impl", "set", "transformer_engine", A)]),
         ("cuda_graph_impl: local -> transformer_engine", [("cuda_graph_impl", "set", "transformer_engine", A)]),
         ("Because cuda_graph_impl is local, it fails.", [("cuda_graph_impl", "set", "local", M)]),
         ("Use attn instead of `cuda_graph_impl=local`.", [("cuda_graph_impl", "set", "local", D)]),
@@ -31,19 +33,25 @@ ATTN3 = ["attn", "moe_router", "moe_preprocess"]
             "Set rng.te_rng_tracker and model.use_te_rng_tracker to true.",
             [("rng.te_rng_tracker", "set", True, A), ("model.use_te_rng_tracker", "set", True, A)],
         ),
-        ("Turn off `rerun_state_machine.check_for_nan_in_loss`.", [("rerun_state_machine.check_for_nan_in_loss", "set", False, A)]),
-        ("Remove `recompute_method` and `recompute_num_layers`.", [("recompute_method", "unset", None, A), ("recompute_num_layers", "unset", None, A)]),
+        (
+            "Turn off `rerun_state_machine.check_for_nan_in_loss`.",
+            [("rerun_state_machine.check_for_nan_in_loss", "set", False, A)]),
+        (
+            "Remove `recompute_method` and `recompute_num_layers`.",
+            [("recompute_method", "unset", None, A), ("recompute_num_layers", "unset", None, A)]),
         ("Export NCCL_GRAPH_REGISTER=0 on every node.", [("NCCL_GRAPH_REGISTER", "set", "0", A)]),
         ("Leave CUDA graphs off.", [("<graphs>", "set", "none", A)]),
-        ("```yaml\nmodel:\n  cuda_graph_modules: [attn, mlp]\n```", [("model.cuda_graph_modules", "set", ["attn", "mlp"], A)]),
+        (
+            "```yaml\nmodel:\n  cuda_graph_modules: [attn, mlp]\n```",
+            [("model.cuda_graph_modules", "set", ["attn", "mlp"], A)]),
         ("You have now:\n```yaml\ncuda_graph_impl: local\n```", [("cuda_graph_impl", "set", "local", M)]),
         (
             "```diff\n-cuda_graph_scope: full_iteration\n+cuda_graph_impl: full_iteration\n```",
             [("cuda_graph_scope", "unset", "full_iteration", A), ("cuda_graph_impl", "set", "full_iteration", A)],
         ),
         (
-            "`--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router`",
-            [("cuda_graph_impl", "set", "transformer_engine", A), ("cuda_graph_scope", "set", ["attn", "moe_router"], A)],
+            "`--cuda-graph-impl local --cuda-graph-scope attn moe_router`",
+            [("cuda_graph_impl", "set", "local", A), ("cuda_graph_scope", "set", ["attn", "moe_router"], A)],
         ),
         (
             "| field | old | new |\n|---|---|---|\n| cuda_graph_impl | local | full_iteration |",

@@ -125,7 +125,7 @@ def _answer(row: Any, path: str, line: int | None) -> Answer:
 
 
 def schema(what: str = "cases") -> dict[str, Any]:
-    """The JSON Schema of evals.json ("cases"), of a case's labelled answers ("labelled") or of recorded ones ("answers")."""
+    """The JSON Schema of evals.json ("cases"), a case's labelled answers ("labelled"), or recorded ones ("answers")."""
     from pydantic import TypeAdapter
 
     kinds: dict[str, Any] = {"cases": list[Case], "labelled": Labelled, "answers": list[Answer]}

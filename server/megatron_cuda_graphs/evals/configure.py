@@ -115,11 +115,11 @@ def proposals(settings: Iterable[Setting], base: Base) -> list[Setting]:
     last_set = {leaf(s.field): n for n, s in enumerate(kept) if s.op == "set"}
     kept = [s for n, s in enumerate(kept) if s.op != "unset" or last_set.get(leaf(s.field), -1) < n]
     explicit = {leaf(s.field) for s in kept}
-    named = explicit & set(MODULE_FIELDS)
+    spelled_out = any(leaf(s.field) in MODULE_FIELDS and s.op == "set" for s in kept)
     return [
         s for s in kept
         if not (s.field == GRAPHS and explicit & {"cuda_graph_impl", "enable_cuda_graph", "external_cuda_graph"})
-        and not (s.field == MODULES_FIELD and s.op == "set" and any(leaf(k.field) in named and k.op == "set" for k in kept))
+        and not (s.field == MODULES_FIELD and s.op == "set" and spelled_out)
     ]  # fmt: skip
 
 

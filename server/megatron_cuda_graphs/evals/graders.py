@@ -341,11 +341,15 @@ _RANK = re.compile(
     r"\b(?:global[ _-])?rank[ s#:=-]{0,3}(\d+)|\[rank(\d+)\]|\bnode[ #:=-]{0,2}(\d+)\b(?!.*\brank)", re.IGNORECASE
 )
 _CAUSE = re.compile(
-    r"\b(?:first|root|origin\w*|cause[sd]?|culprit|start(?:s|ed)|beg[aiu]n\w*|guilty|responsible|broke|failed first|raise[sd]?|threw|throws|blame|offend\w+|earliest|hit|hits|died|"
+        r"\b(?:first|root|origin\w*|cause[sd]?|culprit|start(?:s|ed)|beg[aiu]n\w*|guilty|responsible|broke|"
+        r"failed first|raise[sd]?|threw|throws|blame|offend\w+|earliest|hit|hits|died|"
     r"faulty|trigger\w*|came from|comes from|because)\b", re.IGNORECASE)  # fmt: skip
 _VICTIM = re.compile(
-    r"\b(?:victims?|consequence|follow(?:s|ed|ing|-on)?|time[ds]?[- ]?out|timeouts?|sigterm|sigabrt|wait(?:s|ed|ing)?|only|merely|just|innocent|later|after(?:wards)?|echo\w*|collateral|"
-    r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|report\w*|nam(?:es|ing|ed)|claim\w*|list\w*|artefact|artifact|mislead\w*|fallout|healthy|fine|bystander|others?|peer|watchdog|misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
+    r"\b(?:victims?|consequence|follow(?:s|ed|ing|-on)?|time[ds]?[- ]?out|timeouts?|sigterm|sigabrt|wait(?:s|ed|"
+    r"ing)?|only|merely|just|innocent|later|after(?:wards)?|echo\w*|collateral|"
+    r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|report\w*|nam(?:es|ing|"
+    r"ed)|claim\w*|list\w*|artefact|artifact|mislead\w*|fallout|healthy|fine|bystander|others?|peer|watchdog|"
+    r"misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
     re.IGNORECASE,
 )
 
@@ -385,7 +389,8 @@ def _choice(check: Choice, given: Given) -> Passed:
     verdicts: dict[str, bool] = {}
     for unit in given.sentences:
         label = re.match(
-            r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|run)\w*[a-z ]{0,30})\W*[:=-]\s*(?P<rest>.*)$",
+            r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|"
+            r"run)\w*[a-z ]{0,30})\W*[:=-]\s*(?P<rest>.*)$",
             unit.text,
             re.IGNORECASE,
         )
@@ -411,7 +416,8 @@ def _items(among: Iterable[str], text: str) -> list[str]:
 
 def _clause_of(text: str, item: str) -> str:
     for clause in re.split(
-        r";|\b(?:but|while|whereas|however|and only|yet)\b|,(?=\s+(?:and )?(?:only|all|the|every|on|in|\d+\.\d+\.\d+ (?:is|are|rejects|accepts|refuses|fails|raises|takes)))",
+        r";|\b(?:but|while|whereas|however|and only|yet)\b|,(?=\s+(?:and )?(?:only|all|the|every|on|in|"
+        r"\d+\.\d+\.\d+ (?:is|are|rejects|accepts|refuses|fails|raises|takes)))",
         text,
     ):
         if item in clause:

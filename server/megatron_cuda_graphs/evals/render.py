@@ -84,7 +84,8 @@ def junit(report: Report) -> str:
         f'<testsuite name="evals" tests="{len(report.graded)}" failures="{wrong}">',
     ]
     for item in report.graded:
-        name = f"  <testcase classname={quoteattr(item.grade.category)} name={quoteattr(f'{item.grade.id} [{item.answerer}]')}"
+        title = quoteattr(f"{item.grade.id} [{item.answerer}]")
+        name = f"  <testcase classname={quoteattr(item.grade.category)} name={title}"
         if item.grade.right:
             lines.append(name + "/>")
         else:

@@ -51,13 +51,16 @@ class Setting:
 
 
 _ALTERNATIVE = re.compile(
-    r"^\W*(?:alternatively|or(?:\s+else)?\b|another (?:option|way|route|possibility)|(?:option|variant|alternative|way|choice) (?:2|3|4|b|c|d|two|three)\b|"
-    r"a second (?:option|way)|(?:if|should) you(?:'d| would)? (?:rather|prefer|really|must|insist|instead)|otherwise\b|the other (?:option|way)|"
+    r"^\W*(?:alternatively|or(?:\s+else)?\b|another (?:option|way|route|possibility)|(?:option|variant|"
+    r"alternative|way|choice) (?:2|3|4|b|c|d|two|three)\b|"
+    r"a second (?:option|way)|(?:if|should) you(?:'d| would)? (?:rather|prefer|really|must|insist|instead)|"
+    r"otherwise\b|the other (?:option|way)|"
     r"(?:the )?alternative\b|failing that|as an alternative|(?:other|second|third) (?:option|choice|way))",
     re.IGNORECASE,
 )
 _MAIN = re.compile(
-    r"^\W*(?:option (?:1|a|one)\b|in (?:both|either|any) case|either way|also\b|additionally|and also|finally|in addition|furthermore|moreover|plus\b|summary|final answer)",
+    r"^\W*(?:option (?:1|a|one)\b|in (?:both|either|any) case|either way|also\b|additionally|and also|finally|"
+    r"in addition|furthermore|moreover|plus\b|summary|final answer)",
     re.IGNORECASE,
 )
 _OLD_LEAD = re.compile(
@@ -66,7 +69,8 @@ _OLD_LEAD = re.compile(
     re.IGNORECASE,
 )
 _NEW_LEAD = re.compile(
-    r"\b(?:after|new|fixed|change (?:it |this |that )?to|becomes?|use|set|with|so|corrected|working|works|add|should|result|apply|write|"
+    r"\b(?:after|new|fixed|change (?:it |this |that )?to|becomes?|use|set|with|so|corrected|working|works|add|"
+    r"should|result|apply|write|"
     r"replace|the fix|fix|minimal|patch|diff|instead)\b",
     re.IGNORECASE,
 )
@@ -180,7 +184,8 @@ def _block_stance(block: Block) -> Stance:
     if re.search(r"\b(?:instead of|from|not|rather than)$", last, re.IGNORECASE):
         return "mentioned"
     if re.match(
-        r"\W*(?:so|then|instead|therefore|now)?,?\s*(?:use|set|write|add|apply|put|make it|give|pass|export)\b(?! to)",
+        r"\W*(?:so|then|instead|therefore|now)?,?\s*(?:use|set|write|add|apply|put|make it|give|pass|"
+        r"export)\b(?! to)",
         last,
         re.IGNORECASE,
     ) and not re.search(r"\b(?:do not|don't|never|instead of)\b", last, re.IGNORECASE):
@@ -316,27 +321,37 @@ _RUN = re.compile(
 )
 _TO = re.compile(
     r"\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
-    r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|ought to) be(?: set to)?|becomes?|"
-    r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |exactly |the (?:list|string|value) |plain )?)"
+    r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|"
+    r"ought to) be(?: set to)?|becomes?|"
+    r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |"
+    r"exactly |the (?:list|string|value) |plain )?)"
 )
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
 _STATE = re.compile(
-    r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b",
+    r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|"
+    r"should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
+    r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b",
     re.IGNORECASE,
 )
 _FROM = re.compile(r"\s*,?\s*(?:\bfrom\s+(?P<old>\S+)\s+)\bto\s+")
 _BOOL_VERB = re.compile(
-    r"\b(?P<verb>enabl(?:e|ing)|turn(?:ing)? on|switch(?:ing)? on|activat(?:e|ing)|add|pass|disabl(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|deactivat(?:e|ing))"
+    r"\b(?P<verb>enabl(?:e|ing)|turn(?:ing)? on|switch(?:ing)? on|activat(?:e|ing)|add|pass|disabl(?:e|ing)|"
+    r"turn(?:ing)? off|switch(?:ing)? off|deactivat(?:e|ing))"
     r"\s+(?:(?:the|also|both|either|flag|option)\s+)*(?P<between>[\w\s.,=/+&:'\"-]*)$",
     re.IGNORECASE,
 )
 _REMOVE_VERB = re.compile(
-    r"\b(?:remov(?:e|ing|es|ed)|drop(?:ping|s)?|delet(?:e|ing)|unset(?:ting)?|omit(?:ting)?|tak(?:e|ing) out|get(?:ting)? rid of|strip(?:ping)?|"
-    r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing)|replac(?:e|es|ing)|discard(?:ing)?|scrap(?:ping)?|retir(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|old|deprecated|three|two|line|lines|field|fields|setting|settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$",
+    r"\b(?:remov(?:e|ing|es|ed)|drop(?:ping|s)?|delet(?:e|ing)|unset(?:ting)?|omit(?:ting)?|tak(?:e|ing) out|"
+    r"get(?:ting)? rid of|strip(?:ping)?|"
+    r"comment(?:ing)? out|leav(?:e|ing) out|clear(?:ing)?|los(?:e|ing)|eliminat(?:e|ing)|replac(?:e|es|ing)|"
+    r"discard(?:ing)?|scrap(?:ping)?|retir(?:e|ing))\s+(?:(?:the|also|both|all|out|of|your|any|that|flag|option|"
+    r"old|deprecated|three|two|line|lines|field|fields|setting|"
+    r"settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$",
     re.IGNORECASE,
 )
 _NAMES_ONLY = re.compile(
-    r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$"
+    r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|"
+    r"\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$"
 )
 
 
@@ -505,10 +520,10 @@ def _about(
             "set", [], match.end(), "denied" if stance(s, match.start(), match.start()) == "denied" else "asserted"
         )
         return
-    if inner := re.match(r"\s*\((?:to |=|: ?)?(\[[^\]]*\]|true|false|null|none|\d[\w.]*)\)", target, re.IGNORECASE):
-        if (value := _read_value(field, inner[1])) is not NOTHING:
-            yield made("set", value, match.end())
-            return
+    inner = _INNER.match(target)
+    if inner and (value := _read_value(field, inner[1])) is not NOTHING:
+        yield made("set", value, match.end())
+        return
     if lead := re.match(r"\s+(?!\()", target):
         value = (
             _read_value(field, target[lead.end() :])
@@ -581,12 +596,16 @@ _IT = re.compile(
     r"\b(?:drop|remove|delete|unset|take) (?:it|that|this|them|both|these|the two)\b(?: out)?", re.IGNORECASE
 )
 _SERIES = re.compile(
-    r"(?P<name>(?:--)?[A-Za-z_][\w.]*_[\w.]*)\s*(?:=|:|\bto\b)\s*(?:\[[^\]]*\]|[^,;]{1,40}?)\s*(?:,|\band\b|\bplus\b|\b(?:together |along )?with\b|\b(?:next|in addition) to\b|\b(?:along|be)side\b|\bas well as\b|\+|&|\bbut\b)\s*(?:and\s+|also\s+|with\s+|the\s+|\([^)]*\)\s*)*$"
+    r"(?P<name>(?:--)?[A-Za-z_][\w.]*_[\w.]*)\s*(?:=|:|\bto\b)\s*(?:\[[^\]]*\]|[^,;]{1,40}?)\s*(?:,|\band\b|"
+    r"\bplus\b|\b(?:together |along )?with\b|\b(?:next|in addition) to\b|\b(?:along|be)side\b|\bas well as\b|\+|"
+    r"&|\bbut\b)\s*(?:and\s+|also\s+|with\s+|the\s+|\([^)]*\)\s*)*$"
 )
+_INNER = re.compile(r"\s*\((?:to |=|: ?)?(\[[^\]]*\]|true|false|null|none|\d[\w.]*)\)", re.IGNORECASE)
 _FLAGS = re.compile(r"(?:--[a-z][\w-]*(?:[ =][\w.,-]+)*\s+)+$")
 _LABEL = re.compile(r"^(?:[\w .'-]{0,40}:\s+|(?:and|then|so|also|now)\s+)+")
 _NEEDED = re.compile(
-    r"\s*(?:is|are)\s+(?:\w+ly\s+)?(?:needed|required|mandatory|necessary|right|correct|enough|the (?:fix|right|answer|way)|what you (?:want|need))"
+    r"\s*(?:is|are)\s+(?:\w+ly\s+)?(?:needed|required|mandatory|necessary|right|correct|enough|the (?:fix|right|"
+    r"answer|way)|what you (?:want|need))"
 )
 _FLAG_USE = re.compile(
     r"(?:\b(?:add|pass|append|use|with|need|needs|put|supply|give|include|plus|and|also|,)\s*(?:the (?:flag )?)?)$",
@@ -638,20 +657,28 @@ def _run(text: str) -> str:
 _PART = r"(?:\"|')?(?:[A-Za-z]+_[a-z_]+|attn|mlp|moe|mamba|layernorm)(?:\"|')?"
 _PARTS = rf"(?P<parts>{_PART}(?:{_JOIN}(?:the )?{_PART})*)"
 _EDIT = re.compile(
-    rf"\b(?P<verb>drop(?:ping)?|remov(?:e|ing)|delet(?:e|ing)|tak(?:e|ing)|leav(?:e|ing) out|without|strip(?:ping)?|omit(?:ting)?|exclud(?:e|ing)|add(?:ing)?|includ(?:e|ing)|append(?:ing)?|keep(?:ing)?(?: only)?)"
-    rf"\s+(?:just |only |the |both |also )*{_PARTS}(?P<tail>(?:\s+(?:module|scope|modules|scopes|entry|entries|out|away))*(?:\s+(?:from|to|in|out of|of)\s+(?:the\s+)?(?P<where>[\w.-]+))?)",
+    rf"\b(?P<verb>drop(?:ping)?|remov(?:e|ing)|delet(?:e|ing)|tak(?:e|ing)|leav(?:e|ing) out|without|"
+    rf"strip(?:ping)?|omit(?:ting)?|exclud(?:e|ing)|add(?:ing)?|includ(?:e|ing)|append(?:ing)?|"
+    rf"keep(?:ing)?(?: only)?)"
+    rf"\s+(?:just |only |the |both |also )*{_PARTS}(?P<tail>(?:\s+(?:module|scope|modules|scopes|entry|entries|"
+    rf"out|away))*(?:\s+(?:from|to|in|out of|of)\s+(?:the\s+)?(?P<where>[\w.-]+))?)",
     re.IGNORECASE,
 )
 _SWAP = re.compile(
-    rf"\b(?:replac(?:e|ing)|swap(?:ping)?|substitut(?:e|ing)|chang(?:e|ing))\s+(?:the )?(?P<old>{_PART})\s+(?:with|for|by|to)\s+(?:the )?{_PARTS}",
+    rf"\b(?:replac(?:e|ing)|swap(?:ping)?|substitut(?:e|ing)|chang(?:e|"
+    rf"ing))\s+(?:the )?(?P<old>{_PART})\s+(?:with|for|by|to)\s+(?:the )?{_PARTS}",
     re.IGNORECASE,
 )
 _NAMED = re.compile(
-    rf"\b(?:modules?|scopes?|scoped|capture[sd]?|capturing|graph(?:s|ed|ing)?|with|on|over|of|around|for|just|only)\b[\s:=(\[]{{1,3}}(?:are |is |being |just |only |the |to |of |on |over |for |should be |modules? |scopes? |list )*[\[(]?{_PARTS}",
+    rf"\b(?:modules?|scopes?|scoped|capture[sd]?|capturing|graph(?:s|ed|ing)?|with|on|over|of|around|for|just|"
+    rf"only)\b[\s:=(\[]{{1,3}}(?:are |is |being |just |only |the |to |of |on |over |for |should be |modules? |"
+    rf"scopes? |list )*[\[(]?{_PARTS}",
     re.IGNORECASE,
 )
 _EMPTY = re.compile(
-    r"\b(?:no|without(?: any)?|empty|an empty|clear(?:ing)? (?:the|out the)|drop(?:ping)? (?:the|all)|remov(?:e|ing) (?:the|all))\s+(?:list of |cuda[ _-]graph[ _-])?(?:graph )?(?:modules?|scopes?)(?: list)?\b(?! (?:named|given|at|and impl))",
+    r"\b(?:no|without(?: any)?|empty|an empty|clear(?:ing)? (?:the|out the)|drop(?:ping)? (?:the|all)|remov(?:e|"
+    r"ing) (?:the|all))\s+(?:list of |cuda[ _-]graph[ _-])?(?:graph )?(?:modules?|"
+    r"scopes?)(?: list)?\b(?! (?:named|given|at|and impl))",
     re.IGNORECASE,
 )
 
@@ -736,18 +763,31 @@ def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], expl
 
 
 _IMPL = re.compile(
-    r"(?P<te>\btransformer[_ -]engine\b(?:'s)?(?=\W*(?:scoped|graphs?|impl|implementation|capture|backend|per-layer|CUDA|\(|with|on|,|\.|$|over|for|and))|\bTE(?:'s)?[ -](?:scoped|graphs?|impl|implementation|backend|CUDA)\b)"
-    r"|(?P<full>(?<!remove )(?<!drop )(?<!delete )(?<!scope )(?<!module )(?<!modules )(?<!name )\bfull[_ -]iteration\b(?!\s*(?:only|in \S*scope|from|out|among|module|scope|is (?:gone|deprecated|a scope))))|(?P<local>\blocal\b(?=\s+(?:graphs?|impl|implementation|backend|CUDA|capture|per-layer|inference)))",
+    r"(?P<te>\btransformer[_ -]engine\b(?:'s)?(?=\W*(?:scoped|graphs?|impl|implementation|capture|backend|"
+    r"per-layer|CUDA|\(|with|on|,|\.|$|over|for|and))|\bTE(?:'s)?[ -](?:scoped|graphs?|impl|implementation|"
+    r"backend|CUDA)\b)"
+    r"|"
+    r"(?P<full>(?<!remove )(?<!drop )(?<!delete )(?<!scope )(?<!module )(?<!modules )(?<!name )"
+    r"\bfull[_ -]iteration\b(?!\s*(?:only|"
+    r"in \S*scope|from|out|among|module|scope|is (?:gone|deprecated|a scope))))|"
+    r"(?P<local>\blocal\b(?=\s+(?:graphs?|impl|implementation|backend|CUDA|capture|per-layer|inference)))",
     re.IGNORECASE,
 )
 _OFF = re.compile(
-    r"\b(?:turn(?:ing)?|switch(?:ing)?|leav(?:e|ing)|keep(?:ing)?)\s+(?:the |all )?(?:CUDA[ -])?graphs?\s+(?:capture )?(?:off|disabled|out)\b|\b(?:turn(?:ing)?|switch(?:ing)?) off (?:the |all )?(?:CUDA[ -])?graphs?\b|"
-    r"\bdisabl(?:e|ing) (?:the |all )?(?:CUDA[ -])?graphs?\b|^\W*(?:just |simply |so |then )?(?:run|train|stay|keep it|go)\s+(?:it\s+|this\s+)?eager(?:ly)?\b|"
-    r"\b(?:do not|don't|should not|shouldn't|would not|wouldn't|never) (?:use|enable|turn on|switch on|add) (?:any |the )?(?:CUDA[ -])?graphs?\b|\bno CUDA graphs?\b(?: at all| here)?|\bCUDA graphs? (?:should|must) (?:stay|remain|be(?: left| kept)?) (?:off|disabled)\b|\bleave (?:them|it) off\b|\bkeep (?:them|it) off\b",
+    r"\b(?:turn(?:ing)?|switch(?:ing)?|leav(?:e|ing)|keep(?:ing)?)\s+(?:the |"
+    r"all )?(?:CUDA[ -])?graphs?\s+(?:capture )?(?:off|disabled|out)\b|\b(?:turn(?:ing)?|"
+    r"switch(?:ing)?) off (?:the |all )?(?:CUDA[ -])?graphs?\b|"
+    r"\bdisabl(?:e|ing) (?:the |all )?(?:CUDA[ -])?graphs?\b|^\W*(?:just |simply |so |then )?(?:run|train|stay|"
+    r"keep it|go)\s+(?:it\s+|this\s+)?eager(?:ly)?\b|"
+    r"\b(?:do not|don't|should not|shouldn't|would not|wouldn't|never) (?:use|enable|turn on|switch on|"
+    r"add) (?:any |the )?(?:CUDA[ -])?graphs?\b|\bno CUDA graphs?\b(?: at all| here)?|\bCUDA graphs? (?:should|"
+    r"must) (?:stay|remain|be(?: left| kept)?) (?:off|disabled)\b|\bleave (?:them|it) off\b|\bkeep (?:them|"
+    r"it) off\b",
     re.IGNORECASE,
 )
 _SEGMENTS = re.compile(
-    r"\b(?:remov(?:e|ing)|drop(?:ping)?|tak(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|disabl(?:e|ing)|delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b",
+    r"\b(?:remov(?:e|ing)|drop(?:ping)?|tak(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|disabl(?:e|ing)|"
+    r"delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b",
     re.IGNORECASE,
 )
 _RNG = re.compile(
@@ -791,7 +831,8 @@ def _spoken_graphs(unit: Sentence, explicit: set[str]) -> Iterator[Setting]:
             elif pattern is _RNG:
                 how = stance(s, match.start(), match.end(), need_directive=True)
                 if re.match(
-                    r"\s*(?:must be |should be |has to be |is |be )*(?:on|enabled|needed|required|switched on|turned on)",
+                    r"\s*(?:must be |should be |has to be |is |be )*(?:on|enabled|needed|required|switched on|"
+                    r"turned on)",
                     s[match.end() :],
                     re.IGNORECASE,
                 ):

@@ -128,7 +128,8 @@ _PLAIN = str.maketrans({
     "×": "x", "≥": ">=", "≤": "<=", "≈": "~",
 })  # fmt: skip
 _END = re.compile(
-    r"(?<![\d.])(?<!e\.g)(?<!i\.e)(?<!vs)(?<!etc)[.!?](?=[\"')\]*]*(?:\s|$))|(?<=\d)[.!?](?=[\"')\]]*\s+[A-Z`\"(*]|\s*$)|;(?=\s)"
+    r"(?<![\d.])(?<!e\.g)(?<!i\.e)(?<!vs)(?<!etc)[.!?](?=[\"')\]*]*(?:\s|$))|"
+    r"(?<=\d)[.!?](?=[\"')\]]*\s+[A-Z`\"(*]|\s*$)|;(?=\s)"
 )
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)])\s+")
 
@@ -254,51 +255,76 @@ def _sentences(text: str) -> Iterator[Sentence]:
 # Stance --------------------------------------------------------------------------------------------------------------
 
 _DIRECTIVE = (
-    r"set(?:ting)?|us(?:e|ing)|add(?:ing)?|chang(?:e|ing)|switch(?:ing)?|put(?:ting)?|pass(?:ing)?|mak(?:e|ing)|turn(?:ing)?|"
-    r"enabl(?:e|ing)|choos(?:e|ing)|pick(?:ing)?|go with|go for|start with|configur(?:e|ing)|specify(?:ing)?|giv(?:e|ing)|"
-    r"export(?:ing)?|replac(?:e|ing)|mov(?:e|ing)|renam(?:e|ing)|rewrit(?:e|ing)|keep(?:ing)?|needs?|requir(?:e|es|ed|ing)|must|"
-    r"should|have to|has to|becomes?|recommend(?:ed|s)?|fix(?:es)?|writ(?:e|ing)|want|appl(?:y|ying)|run with|captur(?:e|ing)|"
-    r"rais(?:e|ing)|increas(?:e|ing)|lower(?:ing)?|reduc(?:e|ing)|bump(?:ing)?|disabl(?:e|ing)|leave|leaving|deploy|spell(?:ed)?|the spelling is|goes? to|declare|select|opt for|try|includ(?:e|ing)|"
-    r"remov(?:e|ing)|drop(?:ping)?|delet(?:e|ing)|flip(?:ping)?|i(?:'d| would)|result|answer|recommendation|solution|final|new|translates? to|"
+    r"set(?:ting)?|us(?:e|ing)|add(?:ing)?|chang(?:e|ing)|switch(?:ing)?|put(?:ting)?|pass(?:ing)?|mak(?:e|ing)|"
+    r"turn(?:ing)?|"
+    r"enabl(?:e|ing)|choos(?:e|ing)|pick(?:ing)?|go with|go for|start with|configur(?:e|ing)|specify(?:ing)?|"
+    r"giv(?:e|ing)|"
+    r"export(?:ing)?|replac(?:e|ing)|mov(?:e|ing)|renam(?:e|ing)|rewrit(?:e|ing)|keep(?:ing)?|needs?|requir(?:e|"
+    r"es|ed|ing)|must|"
+    r"should|have to|has to|becomes?|recommend(?:ed|s)?|fix(?:es)?|writ(?:e|ing)|want|appl(?:y|ying)|run with|"
+    r"captur(?:e|ing)|"
+    r"rais(?:e|ing)|increas(?:e|ing)|lower(?:ing)?|reduc(?:e|ing)|bump(?:ing)?|disabl(?:e|ing)|leave|leaving|"
+    r"deploy|spell(?:ed)?|the spelling is|goes? to|declare|select|opt for|try|includ(?:e|ing)|"
+    r"remov(?:e|ing)|drop(?:ping)?|delet(?:e|ing)|flip(?:ping)?|i(?:'d| would)|result|answer|recommendation|"
+    r"solution|final|new|translates? to|"
     r"maps? to|equivalent|correct|right|works?|ensure|make sure"
 )
 _NEGATOR = (
-    r"do not|does not|did not|don't|doesn't|didn't|never|must not|mustn't|should not|shouldn't|cannot|can't|can not|could not|"
-    r"couldn't|will not|won't|would not|wouldn't|is not|isn't|are not|aren't|was not|wasn't|need not|needn't|no need(?: to| for)?|"
+    r"do not|does not|did not|don't|doesn't|didn't|never|must not|mustn't|should not|shouldn't|cannot|can't|"
+    r"can not|could not|"
+    r"couldn't|will not|won't|would not|wouldn't|is not|isn't|are not|aren't|was not|wasn't|need not|needn't|"
+    r"no need(?: to| for)?|"
     r"not|no|nor|neither|without|instead of|rather than|avoid(?:ing)?|stop|refus(?:e|es|ed|ing)|reject(?:s|ed|ing)?|"
-    r"as opposed to|except|unlike|never mind|no longer|there is no|there's no|wrong to|mistake to|tempt(?:ed|ing) to|pointless to|"
-    r"useless to|ruled out|rules out|nothing to do with|hardly|excludes?|forbids?|prevents?|hasn't|haven't|has not|have not"
+    r"as opposed to|except|unlike|never mind|no longer|there is no|there's no|wrong to|mistake to|tempt(?:ed|"
+    r"ing) to|pointless to|"
+    r"useless to|ruled out|rules out|nothing to do with|hardly|excludes?|forbids?|prevents?|hasn't|haven't|"
+    r"has not|have not"
 )
 _MENTION = (
-    r"currently|already|you have|you set|you use|you had|your (?:config|file|yaml|script|job|run)\w*(?: has| sets| uses| says)?|"
-    r"the (?:config|file|yaml|script|job|run|manifest)\w* (?:has|sets|uses|says|asks|names|leaves|writes|passes)|because|since|as long as|if|when|whenever|"
-    r"where|was|were|the default|by default|defaults? to|previously|originally|formerly|before|old|existing|original|from|"
-    r"although|though|even with|even if|while|unless|given|whereas|looks like|at first|why|asks? for|with both|used to|"
+    r"currently|already|you have|you set|you use|you had|your (?:config|file|yaml|script|job|run)\w*(?: has|"
+    r" sets| uses| says)?|"
+    r"the (?:config|file|yaml|script|job|run|manifest)\w* (?:has|sets|uses|says|asks|names|leaves|writes|"
+    r"passes)|because|since|as long as|if|when|whenever|"
+    r"where|was|were|the default|by default|defaults? to|previously|originally|formerly|before|old|existing|"
+    r"original|from|"
+    r"although|though|even with|even if|while|unless|given|whereas|looks like|at first|why|asks? for|with both|"
+    r"used to|"
     r"one might|might be|would have|could have|had|assum(?:e|ing)|suppose|symptoms? of|not just"
 )
 _BEFORE = re.compile(
-    rf"(?<![\w-])(?:(?P<neg>{_NEGATOR})(?:\s+(?:just|simply|also|even|to|be|try to|then|a|an|any|the|your|only))*(?:\s+(?:{_DIRECTIVE}))?"
+    rf"(?<![\w-])(?:(?P<neg>{_NEGATOR})(?:\s+(?:just|simply|also|even|to|be|try to|then|a|an|any|the|your|"
+    rf"only))*(?:\s+(?:{_DIRECTIVE}))?"
     rf"|(?P<mention>{_MENTION})|(?P<do>{_DIRECTIVE}))(?![\w-])",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"^\W{0,3}(?:\s*(?:too|either|itself|alone|here|there|at all|on its own|also|still|beside \S+|with \S+|on \S+|in \S+|for \S+))*\s*"
-    r"(?:(?:is|are|was|were|would be|will be|gets?|got|has been|being)\s+(?:\w+ly\s+)?(?:refused|rejected|not\b|no\b|invalid|wrong|illegal|"
-    r"deprecated|old|the old|removed|gone|unsupported|forbidden|never|only|what (?:fails|breaks)|innocent|fine as|unchanged|"
-    r"irrelevant|harmless|a (?:red herring|consequence|symptom|victim|side effect|distraction)|missing|impossible|unnecessary|too|"
+        r"^\W{0,3}(?:\s*(?:too|either|itself|alone|here|there|at all|on its own|also|still|beside \S+|with \S+|"
+        r"on \S+|in \S+|for \S+))*\s*"
+        r"(?:(?:is|are|was|were|would be|will be|gets?|got|has been|being)\s+(?:\w+ly\s+)?(?:refused|rejected|not\b|"
+        r"no\b|invalid|wrong|illegal|"
+        r"deprecated|old|the old|removed|gone|unsupported|forbidden|never|only|what (?:fails|breaks)|innocent|"
+        r"fine as|unchanged|"
+        r"irrelevant|harmless|a (?:red herring|consequence|symptom|victim|side effect|distraction)|missing|"
+        r"impossible|unnecessary|too|"
     r"unrelated|merely|just|ruled out|the wrong)"
-    r"|fails?\b|raises?\b|asserts?\b|does not|doesn't|do not|don't|won't|will not|would not|wouldn't|cannot|can't|no longer|"
-    r"conflicts?|clash(?:es)?|trips?\b|triggers?\b|would (?:fail|raise|break|still|be (?:refused|rejected|wrong)|trip|also (?:fail|be refused))|"
-    r"will (?:fail|raise|break|be (?:refused|rejected))|breaks?\b|crash(?:es)?|is the (?:old|default|wrong|problem|cause|culprit)|"
-    r"came (?:only )?(?:with|in)|did not exist|didn't exist|has nothing|have nothing|had nothing|plays? no|play no|was never|only (?:came|exist))",
+        r"|fails?\b|raises?\b|asserts?\b|does not|doesn't|do not|don't|won't|will not|would not|wouldn't|cannot|"
+        r"can't|no longer|"
+        r"conflicts?|clash(?:es)?|trips?\b|triggers?\b|would (?:fail|raise|break|still|be (?:refused|rejected|"
+        r"wrong)|trip|also (?:fail|be refused))|"
+        r"will (?:fail|raise|break|be (?:refused|rejected))|breaks?\b|crash(?:es)?|is the (?:old|default|wrong|"
+        r"problem|cause|culprit)|"
+        r"came (?:only )?(?:with|in)|did not exist|didn't exist|has nothing|have nothing|had nothing|plays? no|"
+        r"play no|was never|only (?:came|exist))",
     re.IGNORECASE,
 )  # fmt: skip
 _BREAK = re.compile(
-    r"[,;()]|:(?=\s)|\s-{1,2}\s|\b(?:but|because|so that|which|whereas|then|and then|instead(?! of)|therefore|hence|yet|however)\b",
+    r"[,;()]|:(?=\s)|\s-{1,2}\s|\b(?:but|because|so that|which|whereas|then|and then|instead(?! of)|therefore|"
+    r"hence|yet|however)\b",
     re.IGNORECASE,
 )
 _CONDITION = re.compile(
-    r"^\s*(?:(?:and|but|so|also|even|only|then)\s+)*(?:if|when|unless|suppose|assuming|had you|were you|because|since|although|though|as)\b",
+    r"^\s*(?:(?:and|but|so|also|even|only|then)\s+)*(?:if|when|unless|suppose|assuming|had you|were you|because|"
+    r"since|although|though|as)\b",
     re.IGNORECASE,
 )
 

@@ -12,29 +12,49 @@ __all__ = ["About", "polarity", "verdict"]
 About = Literal["accepted", "graph"]
 
 _REJECT = re.compile(
-    r"\b(?:reject(?:s|ed|ion)?|refus(?:es|ed|al)|(?:will|would|does|do|did|can|could|is|are) ?(?:not|n't) (?:be )?(?:start\w*|run|construct\w*|validat\w*|pass\w*|build|built|"
-    r"work|accept\w*|valid|get (?:past|through|that far)|load|launch|survive|come up|ok|okay|fine|allowed|supported|make it)|"
-    r"won't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|doesn't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|"
-    r"can't (?:start|run|construct|validate|pass|build|work|launch)|cannot (?:start|run|construct|validate|pass|build|work|launch|be (?:used|constructed|combined))|isn't (?:valid|accepted|ok|fine)|"
-    r"fail(?:s|ed|ure|ing)?|rais(?:es|ed|ing)|throws?|threw|crash(?:es|ed)?|assert(?:s|ed)|invalid|illegal|dies|died|blows up|aborts?|errors? out|stops? (?:with|at|in|before|because)|breaks?|broken|"
+    r"\b(?:reject(?:s|ed|ion)?|refus(?:es|ed|al)|(?:will|would|does|do|did|can|could|is|are) ?(?:not|"
+    r"n't) (?:be )?(?:start\w*|run|construct\w*|validat\w*|pass\w*|build|built|"
+    r"work|accept\w*|valid|get (?:past|through|that far)|load|launch|survive|come up|ok|okay|fine|allowed|"
+    r"supported|make it)|"
+    r"won't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|"
+    r"doesn't (?:start|run|construct|validate|pass|build|work|get|load|launch|accept|survive|come up|make it)|"
+    r"can't (?:start|run|construct|validate|pass|build|work|launch)|cannot (?:start|run|construct|validate|pass|"
+    r"build|work|launch|be (?:used|constructed|combined))|isn't (?:valid|accepted|ok|fine)|"
+    r"fail(?:s|ed|ure|ing)?|rais(?:es|ed|ing)|throws?|threw|crash(?:es|ed)?|assert(?:s|ed)|invalid|illegal|dies|"
+    r"died|blows up|aborts?|errors? out|stops? (?:with|at|in|before|because)|breaks?|broken|"
     r"unusable|dead on arrival|\w*Error\b|no-go|trips?|hits? (?:the|an?) (?:assert\w*|check|guard))\b",
     re.IGNORECASE,
 )
 _ACCEPT = re.compile(
-    r"\b(?:accept(?:s|ed|able)|valid(?!at)|(?:starts?|runs?|constructs?|validates?|passes|loads?|launches|builds?|works|trains?)(?: (?:up|through|cleanly|fine|ok|okay|as is|as it is|unchanged|without (?:error|complaint|an error|a word)))?|"
-    r"no errors?|nothing (?:is )?raise[sd]?|goes? through|gets? through|does not (?:raise|fail|crash)|doesn't (?:raise|fail|crash)|will not (?:raise|fail)|won't (?:raise|fail)|fine|legal|ok(?:ay)?|clean(?:ly)?|"
+    r"\b(?:accept(?:s|ed|able)|valid(?!at)|(?:starts?|runs?|constructs?|validates?|passes|loads?|launches|"
+    r"builds?|works|trains?)(?: (?:up|through|cleanly|fine|ok|okay|as is|as it is|unchanged|without (?:error|"
+    r"complaint|an error|a word)))?|"
+    r"no errors?|nothing (?:is )?raise[sd]?|goes? through|gets? through|does not (?:raise|fail|crash)|"
+    r"doesn't (?:raise|fail|crash)|will not (?:raise|fail)|won't (?:raise|fail)|fine|legal|ok(?:ay)?|"
+    r"clean(?:ly)?|"
     r"comes? up|takes it|not (?:rejected|refused)|survives?)\b",
     re.IGNORECASE,
 )
 _NOT_GRAPH = re.compile(
-    r"\b(?:(?:not|n't|never|nothing|isn't|aren't|wasn't|no)\b[^.;:]{0,40}\b(?:CUDA[- ]?)?graphs?\b|(?:CUDA[- ]?)?graphs?\b[^.;:,]{0,40}\b(?:innocent|not (?:to blame|the (?:cause|culprit|problem|reason|issue)|involved|at fault|responsible|related|implicated)|"
-    r"(?:are|is|were|was)(?: not|n't) (?:to blame|the|involved|at fault|responsible|related|implicated|what|why)|unrelated|irrelevant|bystanders?|(?:have|has|had) nothing to do|play(?:s|ed)? no|a red herring|beside the point|incidental|exonerated|off the hook|cleared)|"
-    r"unrelated to (?:the )?(?:CUDA[- ]?)?graphs?|nothing to do with (?:the |CUDA )?(?:CUDA[- ]?)?graphs?|independent of (?:the )?(?:CUDA[- ]?)?graphs?|not_cuda_graph\w*|ordinary (?:data|out[- ]of[- ]memory|OOM|Python|loader|I/O|failure|error|host)|regardless of (?:the )?(?:CUDA[- ]?)?graphs?|with or without (?:CUDA[- ]?)?graphs?)",
+    r"\b(?:(?:not|n't|never|nothing|isn't|aren't|wasn't|no)\b[^.;:]{0,40}\b(?:CUDA[- ]?)?graphs?\b|"
+    r"(?:CUDA[- ]?)?graphs?\b[^.;:,]{0,40}\b(?:innocent|not (?:to blame|the (?:cause|culprit|problem|reason|"
+    r"issue)|involved|at fault|responsible|related|implicated)|"
+    r"(?:are|is|were|was)(?: not|n't) (?:to blame|the|involved|at fault|responsible|related|implicated|what|"
+    r"why)|unrelated|irrelevant|bystanders?|(?:have|has|had) nothing to do|play(?:s|ed)? no|a red herring|"
+    r"beside the point|incidental|exonerated|off the hook|cleared)|"
+    r"unrelated to (?:the )?(?:CUDA[- ]?)?graphs?|nothing to do with (?:the |CUDA )?(?:CUDA[- ]?)?graphs?|"
+    r"independent of (?:the )?(?:CUDA[- ]?)?graphs?|not_cuda_graph\w*|ordinary (?:data|out[- ]of[- ]memory|OOM|"
+    r"Python|loader|I/O|failure|error|host)|regardless of (?:the )?(?:CUDA[- ]?)?graphs?|"
+    r"with or without (?:CUDA[- ]?)?graphs?)",
     re.IGNORECASE,
 )
 _IS_GRAPH = re.compile(
-    r"\b(?:cuda_graph_failure|(?:is|was|yes)\b[^.;]{0,25}\b(?:a|the|an?) (?:genuine |real |true )?(?:CUDA[- ]?)?graphs?[- ](?:failure|problem|issue|capture|bug|error|related)|(?:CUDA[- ]?)?graphs? (?:capture|replay) (?:failed|failure|broke|fails|died|was invalidated|is what)|"
-    r"(?:because of|due to|caused by|blame|from|by|during|in|inside|while|under)\b[^.;]{0,40}\b(?:CUDA[- ]?)?(?:graph|graphs|captur\w+|replay\w*)\b|(?:graph|graphs) (?:are|is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible|involved)|captur(?:e|ed|ing)\b)",
+    r"\b(?:cuda_graph_failure|(?:is|was|yes)\b[^.;]{0,25}\b(?:a|the|an?) (?:genuine |real |"
+    r"true )?(?:CUDA[- ]?)?graphs?[- ](?:failure|problem|issue|capture|bug|error|related)|"
+    r"(?:CUDA[- ]?)?graphs? (?:capture|replay) (?:failed|failure|broke|fails|died|was invalidated|is what)|"
+    r"(?:because of|due to|caused by|blame|from|by|during|in|inside|while|"
+    r"under)\b[^.;]{0,40}\b(?:CUDA[- ]?)?(?:graph|graphs|captur\w+|replay\w*)\b|(?:graph|graphs) (?:are|"
+    r"is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible|involved)|captur(?:e|ed|ing)\b)",
     re.IGNORECASE,
 )
 _YES = re.compile(
@@ -42,11 +62,13 @@ _YES = re.compile(
     re.IGNORECASE,
 )
 _NO = re.compile(
-    r"^\W*(?:(?:it|they|this|that) (?:does|do|will|would|is|are)(?: not|n't)(?=\W*$|[.:,;-])|no|nope|not (?:as is|as it stands|as written|on|with|in|quite|yet)|false|negative)\b",
+    r"^\W*(?:(?:it|they|this|that) (?:does|do|will|would|is|are)(?: not|n't)(?=\W*$|[.:,;-])|no|nope|"
+    r"not (?:as is|as it stands|as written|on|with|in|quite|yet)|false|negative)\b",
     re.IGNORECASE,
 )
 _AFTERWARDS = re.compile(
-    r"\b(?:with (?:that|this|these|those|the) (?:change|fix|edit|two|one|in place)\w*|after (?:that|this|the (?:change|fix))|then it|once (?:that|this|you|it)|fixed|to make it|so that it|would then|"
+    r"\b(?:with (?:that|this|these|those|the) (?:change|fix|edit|two|one|in place)\w*|after (?:that|this|"
+    r"the (?:change|fix))|then it|once (?:that|this|you|it)|fixed|to make it|so that it|would then|"
     r"instead|if you|should you|had (?:it|you)|otherwise|alternatively|whereas on|on (?:older|newer|other) releases?|"
     r"to (?:get|make|have) (?:it|this|them)|the (?:smallest|minimal|least) (?:change|edit|fix))\b",
     re.IGNORECASE,

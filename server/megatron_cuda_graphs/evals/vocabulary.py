@@ -25,17 +25,17 @@ MODULES = frozenset({
     "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full", "full_iteration", "full_iteration_inference",
 })  # fmt: skip
 _PARTS = MODULES | {
-    "core_attn", "layernorm", "mla_up_proj", "shared_experts", "moe_act", "attn_norm", "qkv_linear", "attn_proj", "mlp_norm",
-    "expert_fc1", "fused_group_mlp", "shared_expert_fc1",
+    "core_attn", "layernorm", "mla_up_proj", "shared_experts", "moe_act", "attn_norm", "qkv_linear", "attn_proj",
+    "mlp_norm", "expert_fc1", "fused_group_mlp", "shared_expert_fc1",
 }  # fmt: skip
 _IMPLS = {
-    "none": "none", "off": "none", "null": "none", "disabled": "none", "false": "none", "local": "local", "te": "transformer_engine",
-    "transformer_engine": "transformer_engine", "full_iteration": "full_iteration",
+    "none": "none", "off": "none", "null": "none", "disabled": "none", "false": "none", "local": "local",
+    "te": "transformer_engine", "transformer_engine": "transformer_engine", "full_iteration": "full_iteration",
 }  # fmt: skip
 _WORDS = frozenset({
-    "selective", "full", "uniform", "block", "layer", "none", "local", "alltoall", "flex", "allgather", "auto", "native", "te", "torch",
-    "transformer_engine", "inference_optimized", "attn", "full_iteration", "hybridep", "deepep", "delayed", "mxfp8", "tensorwise", "blockwise",
-    "fused", "flash", "unfused",
+    "selective", "full", "uniform", "block", "layer", "none", "local", "alltoall", "flex", "allgather", "auto",
+    "native", "te", "torch", "transformer_engine", "inference_optimized", "attn", "full_iteration", "hybridep",
+    "deepep", "delayed", "mxfp8", "tensorwise", "blockwise", "fused", "flash", "unfused",
 })  # fmt: skip
 _TRUE, _FALSE = frozenset({"true", "on", "enabled", "yes"}), frozenset({"false", "off", "disabled", "no"})
 _UNSET = frozenset({"null", "none", "unset", "nothing", "~"})
