@@ -83,7 +83,8 @@ def case(frontend: str, release: str, workload: dict[str, Any], option: Any, te:
     common = {"env": option.env, "te": te, "world_size": world_size(workload)}
     if frontend == "megatron-lm":
         common["env"] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", **option.env}
-        need = {"--max-position-embeddings": "65536", "--position-embedding-type": "rope", "--seq-length": "1024", "--train-iters": "10", "--lr": "1e-4",
+        need = {"--max-position-embeddings": "65536", "--position-embedding-type": "rope",
+                "--seq-length": "1024", "--train-iters": "10", "--lr": "1e-4",
                 "--tokenizer-type": "NullTokenizer", "--vocab-size": "128", "--mock-data": None}  # fmt: skip
         args = list(option.flags)
         for flag, value in need.items():

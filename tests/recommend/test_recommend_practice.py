@@ -84,6 +84,15 @@ def test_knowledge_has_provenance():
     assert sum(len(p.recipes) for p in practice()) == 186
 
 
+def test_what_is_cited_is_known(recipes):
+    known = {e["id"] for e in entries()}
+    for row in recipes[::7]:
+        result = recommend_scope(row["facts"], stack=Stack(**row["stack"]))
+        for option in (result.choice, *result.alternatives):
+            for effect in option.expected:
+                assert set(effect.evidence.split(", ")) <= known, effect
+
+
 def test_off_in_a_recipe_can_mean_not_tuned(recipes):
     """Where the answer is off and the rules allow graphs, a way to try them stands among the alternatives."""
     offs = 0

@@ -161,7 +161,7 @@ class _Run:
             plan = PLANS[name]
             if plan in offered or plan in self.tried or plan in self.rejected:
                 continue
-            found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env), doubtful=True)
+            found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env))
             if found is not None and found.refused is not None:
                 self._reject(plan, found.refused)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from .knowledge import Practice, practice
@@ -37,6 +38,14 @@ _SHOULD = {"gpu": 2, "memory": 1, "pipelined": 2, "far_dispatch": 2, "precision"
            "recompute": 1, "task": 1}  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _by_kind() -> dict[tuple[Any, ...], list[Practice]]:
+    found: dict[tuple[Any, ...], list[Practice]] = collections.defaultdict(list)
+    for entry in practice():
+        found[tuple(entry.traits[k] for k in _MUST)].append(entry)
+    return found
+
+
 def chosen_by(w: Workload, without: Iterable[str] = ()) -> list[tuple[tuple[str, tuple[str, ...]], int, int, Practice]]:
     """Choices of the most similar recipes, commonest first: (impl, modules), recipes that made it, of how many, one.
 
@@ -45,9 +54,9 @@ def chosen_by(w: Workload, without: Iterable[str] = ()) -> list[tuple[tuple[str,
     left_out = frozenset(without)
     mine = traits_of(w)
     scored: dict[int, list[Practice]] = collections.defaultdict(list)
-    for entry in practice():
+    for entry in _by_kind().get(tuple(mine[k] for k in _MUST), ()):
         theirs = entry.traits
-        if entry.family in left_out or any(theirs[k] != mine[k] for k in _MUST):
+        if entry.family in left_out:
             continue
         scored[sum(weight for k, weight in _SHOULD.items() if theirs[k] == mine[k])].append(entry)
     if not scored:

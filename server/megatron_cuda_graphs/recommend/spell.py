@@ -13,7 +13,7 @@ from .. import fields
 from ..errors import InputError
 from ..frontends import frontend as frontend_of
 from ..frontends._base import apply
-from ..judge import Hit, Judgement, Values, fill, judge
+from ..judge import Hit, Judgement, judge
 from ..migrate import FIELDS, spelling
 from ..readers.reading import Frontend, Member, Reading
 from ..rules import Rule
@@ -22,7 +22,7 @@ from ..settings import Settings
 from ..stack import Judged, Stack
 from ..unknown import is_unknown
 from .facts import MODEL
-from .lean import clean
+from .lean import SILENT, Look, look, says
 from .plans import PLANS, Plan
 from .workload import Workload
 
@@ -30,7 +30,6 @@ __all__ = ["Base", "Spelled", "changes", "environment", "words"]
 
 PLACEHOLDER_EXPERTS = 8
 OFF = PLANS["off"]
-_SILENT = frozenset({"graph_not_applied", "unexpected_graphs_on"})
 _MIXED = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8cs": "bf16_with_fp8_current_scaling_mixed",
     "fp8mx": "bf16_with_mxfp8_mixed", "fp8sc": "bf16_with_fp8_subchannel_scaling_mixed",
@@ -208,14 +207,16 @@ class Base:
         reading = w.facts.reading
         own = reading is not None and reading.frontend == frontend and reading.base == "defaults"
         values: dict[str, Any] = {}
+        facts: list[Change] = []
         if frontend == "bridge":
             values = _without_graphs(reading.values) if own and reading else _bridge_base(w, self.judged)
         elif own and reading:
             values = {
                 n: list(t) for n, t in reading.values.items() if not is_unknown(t) and not _about_graphs(_argument(n))
             }
-        self.settings = self._settings(values)
-        facts = self._flags_from_facts() if frontend == "megatron-lm" and not own else []
+        self.settings = self._settings(values) if values else _no_settings(self.judged, frontend)
+        if frontend == "megatron-lm" and not own:
+            facts = self._flags_from_facts()
         self.off = changes(w, OFF, self.judged, frontend) or []
         self.values = apply(values, self.front.edits([*facts, *self.off], self.settings), nested=self.nested)
         self._mend()
@@ -228,13 +229,21 @@ class Base:
     def _settings(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Settings:
         return self.front.settings(self._reading(values), self.judged, {**self.env, **self.setenv, **(env or {})})
 
-    def _judge(
-        self, values: Mapping[str, Any], env: Mapping[str, str] | None = None, *, lean: bool = True
-    ) -> Judgement | None:
-        """The full judgement; None when it would have nothing to say."""
-        if lean and clean(self._settings(values, env)):
-            return None
+    def _judge(self, values: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Judgement:
         return judge(self._reading(values), self.stack, {**self.env, **self.setenv, **(env or {})})
+
+    def _look(self, values: Mapping[str, Any], env: Mapping[str, str]) -> Look:
+        """What the rules say; the full judgement where the lean one can't tell."""
+        seen = look(self._settings(values, env))
+        if seen is not None:
+            return seen
+        judgement = self._judge(values, env)
+        warned = [h for h in judgement.hits if h.undecided is None and h.rule.severity == "warning"]
+        silent = (h for h in warned if h.rule.failure_mode in SILENT)
+        worst = judgement.errors[0] if judgement.errors else next(silent, None)
+        texts = [says(h.rule, h.values, judgement.settings) for h in warned]
+        refused = (worst.rule, says(worst.rule, worst.values, judgement.settings)) if worst else None
+        return Look(refused, tuple(texts))
 
     def _flags_from_facts(self) -> list[Change]:
         w, known = self.w, _core_fields(self.judged.core_version)
@@ -255,32 +264,32 @@ class Base:
 
     def _mend(self) -> None:
         """Make the workload itself acceptable: what the release refuses with graphs off is no question of graphs."""
-        seen: set[str] = set()
+        self.settings = self._settings(self.values)
+        seen = look(self.settings)
+        if seen is not None and seen.refused is None:
+            return
+        tried: set[str] = set()
         for _ in range(16):
             judgement = self._judge(self.values)
-            errors = judgement.errors if judgement else []
-            if not judgement or not errors:
+            if not judgement.errors:
                 return
-            self.settings = judgement.settings
-            way = next((x for x in errors[0].fixes if x and repr((errors[0].rule.id, x)) not in seen), None)
+            error = judgement.errors[0]
+            way = next((x for x in error.fixes if x and repr((error.rule.id, x)) not in tried), None)
             if way is None:
                 break
-            seen.add(repr((errors[0].rule.id, way)))
-            self.mended.append(errors[0])
+            tried.add(repr((error.rule.id, way)))
+            self.mended.append(error)
             self.setenv |= {c.name: str(c.value) for c in way if c.op == "setenv"}
-            self.values = apply(self.values, self.front.edits(way, self.settings), nested=self.nested)
+            self.values = apply(self.values, self.front.edits(way, judgement.settings), nested=self.nested)
             self.settings = self._settings(self.values)
         raise InputError(
             f"this workload is refused by the release whatever graphs do, and no way to mend it is known: "
-            f"{errors[0].rule.id} ({errors[0].rule.name}).",
+            f"{error.rule.id} ({error.rule.name}).",
             hint="Run validate on the configuration itself.",
         )
 
-    def with_plan(self, plan: Plan, env: Mapping[str, str], *, doubtful: bool = False) -> Spelled | None:
-        """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan.
-
-        `doubtful` goes straight to the full judgement, which is quicker for what is likely refused.
-        """
+    def with_plan(self, plan: Plan, env: Mapping[str, str]) -> Spelled | None:
+        """The configuration with a plan's changes, and what refuses it; None when the release can't say the plan."""
         if not plan.on:
             return Spelled(self.values, self.off, None)
         found = changes(self.w, plan, self.judged, self.frontend)
@@ -288,27 +297,22 @@ class Base:
             return None
         found = [c for c in found if c.op == "unset" or self._takes(c.name)]
         values = apply(self.values, self.front.edits(found, self.settings), nested=self.nested)
-        judgement = self._judge(values, env)
-        refused = None
-        if judgement:
-            hit = judgement.errors[0] if judgement.errors else self._silent(judgement)
-            refused = (hit.rule, fill(hit.rule.says, Values(hit.values, judgement.settings))) if hit else None
-        return Spelled(values, found, refused)
+        return Spelled(values, found, *self._look(values, env))
 
     def _takes(self, name: str) -> bool:
         if self.frontend == "megatron-lm":
             return True
         return "." in name or name in self.settings.defaults or name in FIELDS
 
-    def _silent(self, judgement: Judgement) -> Hit | None:
-        """A warning that the graphs would not be there, or not as asked."""
-        return next(
-            (h for h in judgement.hits
-             if h.undecided is None and h.rule.severity == "warning" and h.rule.failure_mode in _SILENT), None,
-        )  # fmt: skip
-
     def dotted(self, name: str) -> str:
         return self.front.dotted(name, self.settings)
+
+
+@lru_cache(maxsize=64)
+def _no_settings(judged: Judged, frontend: Frontend) -> Settings:
+    """Settings of a front end to which nothing is given; only read from."""
+    empty = Reading(frontend=frontend, format="mapping", values={})
+    return frontend_of(frontend).settings(empty, judged, {})
 
 
 def _pattern(value: Any) -> Any:
