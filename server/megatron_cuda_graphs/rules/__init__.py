@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from ..releases import Release
-from ._rule import REGISTRY, STAGES, Migration, Rule
+from ._rule import ASKED_BEFORE, REGISTRY, STAGES, Migration, Rule
 
 __all__ = ["FAMILIES", "Migration", "Rule", "catalogue", "explain", "program"]
 
@@ -60,4 +60,6 @@ def program(frontend: str, core: Release, bridge: Release | None) -> tuple[Rule 
     """The checks and migrations of a release pair, in the order in which upstream runs them."""
     stages = STAGES[frontend]
     steps = [s for s in _load(frontend) if frontend in s.frontends and s.stage in stages and s.applies(core, bridge)]
+    asked = ASKED_BEFORE.get(frontend, set())
+    steps = [s for s in steps if not (isinstance(s, Rule) and s.stage == "post_init" and s.id in asked)]
     return tuple(sorted(steps, key=lambda s: (stages.index(s.stage), s.order)))

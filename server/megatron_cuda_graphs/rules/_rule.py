@@ -156,6 +156,8 @@ def _holds(step: Rule | Migration, core: Release, bridge: Release | None) -> boo
 
 
 REGISTRY: list[Rule | Migration] = []
+# Rules that a front end's own code has asked before megatron-core does, so that they need no second answer.
+ASKED_BEFORE: dict[str, set[str]] = {}
 ALL = frozenset({"core", "bridge", "megatron-lm"})
 _FRONTENDS: dict[Stage, frozenset[str]] = {
     stage: frozenset(f for f, stages in STAGES.items() if stage in stages) for stage in PHASE
@@ -248,7 +250,7 @@ def migration(
 def also_at(
     step: Rule | Migration, at: tuple[Stage, int], frontend: str, releases: str | None = None, **changes: Any
 ) -> None:
-    """The same check, or rewriting, at another place too for one front end, whose own code makes it earlier.
+    """The same check, or rewriting, at another place for one front end, whose own code makes it earlier.
 
     `releases` narrows it; `symbol` and `text` are what that code is and says, where it is not the same.
     """
@@ -259,5 +261,6 @@ def also_at(
         exception = changes.pop("exception", step.texts[0].exception if step.texts else None)
         text = changes.pop("text", None)
         own = (Text(step.releases, text, None),) if text is not None else step.texts
+        ASKED_BEFORE.setdefault(frontend, set()).add(step.id)
         changes |= {"phase": PHASE[at[0]], "texts": tuple(t._replace(exception=exception) for t in own)}
     REGISTRY.append(replace(step, **changes))

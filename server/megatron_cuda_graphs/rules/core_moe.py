@@ -12,12 +12,9 @@ from ._rule import Change, migration, rule, to, unset
 @migration(at=("post_init", 420), releases="0.16..", sets=("cuda_graph_scope", "cuda_graph_modules"))
 def local_completes_router(s: Settings) -> None:
     """local captures router and preprocessing together: naming one adds the other, silently."""
-    if s.cuda_graph_impl == "local":
-        modules = list(s.modules)
-        if "moe_preprocess" in modules and "moe_router" not in modules:
-            s.set(s.modules_field, [*modules, "moe_router"])
-        elif "moe_router" in modules and "moe_preprocess" not in modules:
-            s.set(s.modules_field, [*modules, "moe_preprocess"])
+    missing = [name for name in state.ROUTER if name not in s.modules]
+    if len(missing) == 1 and s.cuda_graph_impl == "local":
+        s.set(s.modules_field, [*s.modules, *missing])
 
 
 def _without(s: Settings, *names: str, plus: tuple[str, ...] = ()) -> list[Change]:

@@ -10,10 +10,10 @@ from .. import arguments, fields
 from ..frontends.megatron_lm import CANONICAL, Problem, module_names
 from ..releases import parse
 from ..settings import Settings
-from ..unknown import Unknown, require
+from ..unknown import Unknown, is_unknown, require
 from . import _state as state
 from . import core_names
-from ._rule import Change, also_at, migration, rule, setenv, to, unset
+from ._rule import ASKED_BEFORE, Change, also_at, migration, rule, setenv, to, unset
 
 PARSE = "megatron/training/arguments.py :: parse_args"
 VALIDATE = "megatron/training/arguments.py :: validate_args"
@@ -21,6 +21,27 @@ NORMALIZE = "megatron/training/arguments.py :: _normalize_cuda_graph_modules_arg
 OLD_FLAGS = core_names.OLD_FLAGS
 NAN = "check_for_nan_in_loss_and_grad"
 EXPANDABLE = "expandable_segments:True"
+# Answered by argparse's choices and by the rules below, which say the same in other words.
+ASKED_BEFORE.setdefault("megatron-lm", set()).update(
+    rule.id
+    for rule in (
+        core_names.old_flag_with_impl,
+        core_names.both_old_flags,
+        core_names.old_flag_deprecated,
+        core_names.scope_wrong_type,
+        core_names.scope_and_modules,
+        core_names.scope_deprecated,
+        core_names.unknown_module,
+        core_names.modules_mixed,
+        core_names.modules_wrong_element,
+        core_names.unknown_inference_scope_in_migration,
+        core_names.unknown_impl,
+        core_names.inference_scope_wrong_type,
+        core_names.unknown_inference_scope,
+        core_names.inference_scope_not_allowed,
+        core_names.full_iteration_with_modules,
+    )
+)
 
 
 # parse_args: argparse ------------------------------------------------------------------------------------------------
@@ -582,6 +603,8 @@ also_at(core_names.inference_default, ("arguments", 234), "megatron-lm")
 )
 def inference_scope_flag_not_allowed(s: Settings) -> Any:
     """Left out it is layer for local and none otherwise."""
+    if not s.given("inference_cuda_graph_scope"):
+        return False
     allowed = ("layer", "block") if s.cuda_graph_impl == "local" else ("none",)
     return s.inference_cuda_graph_scope not in allowed
 
@@ -937,15 +960,25 @@ def both_graph_flags_0_14(s: Settings) -> Any:
     return s.enable_cuda_graph and s.external_cuda_graph
 
 
-@migration(at=("arguments", 600), sets=("te_rng_tracker", "use_te_rng_tracker"))
-def rng_tracker(s: Settings) -> None:
-    graphs = state.on(s) if s.core >= (0, 15) else s.enable_cuda_graph or s.external_cuda_graph
+def _any_graphs(s: Settings) -> Any:
+    return state.on(s) if s.core >= (0, 15) else s.enable_cuda_graph or s.external_cuda_graph
+
+
+@migration(at=("arguments", 600), sets=("te_rng_tracker",))
+def te_rng_tracker(s: Settings) -> None:
     engine = s.transformer_impl == "transformer_engine"
     if s.core >= (0, 16):
         engine = engine or s.cuda_graph_impl == "transformer_engine"
-    s.set("te_rng_tracker", bool(s.te_rng_tracker or (graphs and engine)))
-    # Without Transformer Engine initialize_megatron seeds megatron-core's own tracker in a form that graphs can hold.
-    s.set("use_te_rng_tracker", bool(s.te_rng_tracker or graphs))
+    if not s.te_rng_tracker and engine and _any_graphs(s):
+        s.set("te_rng_tracker", True)
+
+
+@migration(at=("arguments", 601), sets=("use_te_rng_tracker",))
+def capturable_tracker(s: Settings) -> None:
+    """With graphs, of whatever kind, initialize_megatron seeds a tracker that they can hold: Transformer Engine's, or
+    megatron-core's own in such a form."""
+    if is_unknown(s.cuda_graph_impl) or _any_graphs(s) or s.te_rng_tracker:
+        s.set("use_te_rng_tracker", True)
 
 
 def _fix_segments(s: Settings) -> list[list[Change]]:
