@@ -15,7 +15,7 @@ from pathlib import Path
 
 TOOLS = Path(__file__).parent
 # In this order: pages show examples, the card lists failure modes, manifests and the skill come last.
-MAKERS = ("make_failure_index.py", "make_examples.py", "make_failure_mode_docs.py", "make_docs.py", "make_card.py",
+MAKERS = ("make_failure_index.py", "make_examples.py", "make_failure_mode_docs.py", "make_docs.py", "make_smoke_table.py", "make_card.py",
           "make_manifests.py")  # fmt: skip
 
 

@@ -284,3 +284,60 @@ def test_bridges_missing_tracker_is_kept_missing():
 def test_a_configuration_that_is_none_is_an_input_error(text):
     with pytest.raises(InputError):
         workload.resolve(SmokeRequest(config=text), None)
+
+
+@pytest.fixture
+def cpu_pair(tiny, monkeypatch):
+    """Two eager twins on the CPU where the session expects an eager and a graphed one."""
+    torch = pytest.importorskip("torch")
+    from types import SimpleNamespace
+
+    from megatron_cuda_graphs.smoke.worker import torch_tier
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *a: None)
+    f = {**tiny, "optimizer": "sgd"}
+    pair = SimpleNamespace(eager=torch_tier._Twin(f, 1, "cpu"), graph=torch_tier._Twin(f, 1, "cpu"))
+    pair.before_step = lambda index: None
+    gen = torch.Generator().manual_seed(0)
+    data = []
+    for _ in range(4):
+        tokens = torch.randint(0, 64, (1, 17), generator=gen)
+        data.append([{"tokens": tokens[:, :-1], "labels": tokens[:, 1:], "position_ids": torch.arange(16)[None]}])
+    return pair, data
+
+
+def compared(pair, data, steps=6, before=lambda i, pair, data: None):
+    from megatron_cuda_graphs.smoke.worker import session
+
+    lock = session.Lockstep(pair, data)
+    for i in range(steps):
+        before(i, pair, data)
+        lock.step(i)
+    noise = session.repeatability(pair.eager, data[0])
+    return stats.parity({**lock.told(), "noise": noise, "equal_at_capture": True})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lockstep_finds_like_twins_equal(cpu_pair):
+    assert compared(*cpu_pair).verdict == "bit_equal"
+
+
+def faster(pair):
+    pair.graph.optimizer.param_groups[0]["lr"] *= 1.2
+
+
+def blanked(pair):
+    for w in pair.graph.weights():
+        w.data.zero_()
+
+
+def halved(pair):
+    losses = pair.graph.losses
+    pair.graph.losses = lambda batch: losses(batch)[:0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fault", [faster, blanked, halved])
+def test_lockstep_finds_the_step_from_which_a_twin_differs(cpu_pair, fault):
+    got = compared(*cpu_pair, before=lambda i, pair, data: fault(pair) if i == 2 else None)
+    assert (got.verdict, got.first_wrong_step) == ("wrong", 3)

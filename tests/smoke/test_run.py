@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from megatron_cuda_graphs.errors import InputError
+from megatron_cuda_graphs.errors import EnvironmentLacks, InputError
 from megatron_cuda_graphs.smoke import process
 from megatron_cuda_graphs.smoke.run import parse, run_async, run_capture_smoke
 
@@ -345,6 +345,38 @@ def test_it_can_be_called_inside_a_running_loop(no_gpu):
 def test_a_bad_request_is_an_input_error(fake_gpus, request_, tmp_path):
     with pytest.raises(InputError):
         run_capture_smoke(request_, records=tmp_path)
+
+
+def test_an_interpreter_that_is_not_there_is_said(fake_gpus, tmp_path):
+    with pytest.raises(EnvironmentLacks, match="no-such-python can't be started"):
+        run_capture_smoke({"tier": "torch"}, python=str(tmp_path / "no-such-python"), records=tmp_path)
+
+
+def test_srun_outside_slurm_is_said(fake_gpus, smoke):
+    report = smoke(launcher="srun")
+    assert (report.status, report.exit_code) == ("missing_dependency", 3)
+    assert "Slurm" in report.lacks[0]
+
+
+def test_a_full_disk_is_said(fake_gpus, smoke, monkeypatch):
+    def full(prefix):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("megatron_cuda_graphs.smoke.run.tempfile.mkdtemp", full)
+    with pytest.raises(EnvironmentLacks, match="No space left"):
+        smoke()
+
+
+def test_lock_files_never_go_to_somebody_elses_folder(tmp_path, monkeypatch):
+    from megatron_cuda_graphs.smoke import gpu
+
+    taken = tmp_path / "shared" / f"megatron-cuda-graphs-{os.getuid()}"
+    taken.parent.mkdir()
+    taken.symlink_to(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(taken.parent))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(taken.parent))
+    assert gpu._own_folder() == tmp_path / "home/.cache" / taken.name
 
 
 def test_the_request_reads_back_as_itself():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
+from ..errors import EnvironmentLacks
 from .model import Gpu
 
 __all__ = ["Queue", "choose", "gpus", "processes_on", "visible"]
@@ -78,6 +79,26 @@ def choose(found: list[Gpu], asked: int | None, count: int = 1) -> list[Gpu]:
     return sorted(found, key=lambda g: (-g.memory_free, g.index))[:count]
 
 
+def _own_folder() -> Path:
+    """A folder for lock files that is this user's and nobody else's. Raises EnvironmentLacks when there is none."""
+    tried = []
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), str(Path.home() / ".cache")):
+        if not base:
+            continue
+        folder = Path(base) / f"megatron-cuda-graphs-{os.getuid()}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            info = folder.lstat()
+        except OSError as exc:
+            tried.append(f"{folder}: {exc.strerror}")
+            continue
+        # In a shared folder the name may be taken, by somebody else's folder or link.
+        if stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return folder
+        tried.append(f"{folder}: not ours")
+    raise EnvironmentLacks("There is no place for lock files.", hint="; ".join(tried))
+
+
 class Queue:
     """One measuring run at a time on a GPU, whoever asks: a lock file for each GPU that all processes share.
 
@@ -85,8 +106,7 @@ class Queue:
     """
 
     def __init__(self, uuids: list[str], folder: Path | None = None) -> None:
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        self.folder = folder or Path(base) / f"megatron-cuda-graphs-{os.getuid()}"
+        self.folder = folder or _own_folder()
         self.uuids = sorted(uuids)  # one order for all, so that two runs can't wait for each other
 
     @contextlib.asynccontextmanager
@@ -110,7 +130,8 @@ class Queue:
     ) -> AsyncIterator[float]:
         """For each list, the lock of any one of its names."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        start, held = time.monotonic(), []
+        start = time.monotonic()
+        held: list[int] = []
         try:
             for names in wanted:
                 while (fd := self._any(names)) is None:
@@ -127,6 +148,8 @@ class Queue:
                 os.close(fd)
 
     def _any(self, names: list[str]) -> int | None:
+        import fcntl  # not on every system; without a GPU nobody gets here
+
         for name in names:
             fd = os.open(self.folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

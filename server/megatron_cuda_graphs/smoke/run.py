@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import EnvironmentLacks, InputError
 from . import assess, gpu, packages, plan, presets, process, record, workload
 from .model import Durations, Gpu, Progress, SmokeReport, SmokeRequest, SweepRow, Tier, Workload
 
@@ -200,6 +200,8 @@ class _Job:
         own = None if own is not None and "full_iteration" in own else own
         self.modules = asked.modules if asked.modules is not None else tuple(own) if own is not None else sets[0]
         lacks = [] if self.worker or self._foreign() else list(packages.missing(self.tier))
+        if asked.launcher == "srun" and shutil.which("srun") is None:
+            lacks.append("srun is not on PATH: run this inside a Slurm allocation")
         if not self.gpus:
             why = f"There is no GPU {asked.gpu} here" if asked.gpu is not None and seen else "No NVIDIA GPU was found"
             need = "an NVIDIA GPU with its driver (nvidia-smi must answer)"
@@ -241,8 +243,11 @@ class _Job:
         assert self.work is not None
         asked, run_id = self.request, f"{self.id}-{uuid.uuid4().hex[:8]}"
         uuids = [g.uuid for g in self.gpus]
-        folder = Path(tempfile.mkdtemp(prefix="mcg-smoke-"))
         queue = gpu.Queue(uuids, self.queue_folder)
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="mcg-smoke-"))
+        except OSError as exc:
+            raise EnvironmentLacks(f"There is no room for a run's files: {exc.strerror}.", hint="Set TMPDIR.") from None
         queued = {"start": 0.0, "gpu": 0.0}
         outcome: process.Outcome | None = None
         status_of: dict[str, Any] = {}
@@ -281,6 +286,8 @@ class _Job:
         except TimeoutError as exc:
             status_of = {"status": "refused", "verdict": f"Refused: {exc}; others were before.",
                          "lacks": ("a GPU that comes free within queue_limit_s",)}  # fmt: skip
+        except (FileNotFoundError, PermissionError) as exc:
+            raise EnvironmentLacks(f"{exc.filename} can't be started: {exc.strerror}.") from None
         except _Refused as exc:
             status_of = {"status": "refused", "verdict": f"Refused: {exc}", "lacks": (str(exc),)}
         finally:
