@@ -8,7 +8,7 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recommend_space import first
-from test_recommend_valid import stacks, workloads
+from recommend_strategies import stacks, workloads
 
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.fields import core_fields

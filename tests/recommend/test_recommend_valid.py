@@ -7,20 +7,13 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from recommend_space import FACTS, MORE_STACK, STACKS, complaints, options, sample
+from recommend_space import STACKS, complaints, options, sample
+from recommend_strategies import stacks, workloads
 
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.errors import InputError
 
 EXAMPLES = int(os.environ.get("RECOMMEND_EXAMPLES", "150"))  # 20000 for the long run
-
-workloads = st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in FACTS.items()})
-stacks = st.builds(
-    lambda base, more: {**base, **{k: v for k, v in more.items() if v is not None}},
-    st.sampled_from(STACKS),
-    st.fixed_dictionaries({name: st.sampled_from(values) for name, values in MORE_STACK.items()}),
-)
 
 
 def check(workload: dict, stack: dict) -> None:
