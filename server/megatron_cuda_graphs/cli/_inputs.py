@@ -43,10 +43,11 @@ def _stdin() -> Source:
     return Source(None, content, True, error)
 
 
-def sources(names: Sequence[str]) -> Iterator[Source]:
+def sources(names: Sequence[str], *, relevant: bool = False) -> Iterator[Source]:
     """The inputs behind the names, each file once.
 
-    A directory gives the configuration files below it that speak of Megatron or CUDA graphs.
+    A directory gives the configuration files below it that speak of Megatron or CUDA graphs; with `relevant`, files
+    that are named have to do so too.
 
     Raises:
         InputError: a name that leads to nothing.
@@ -62,7 +63,7 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
         elif not os.path.exists(name) and any(c in name for c in "*?["):
             paths = ((p, False) for p in _glob(name))
         else:
-            paths = iter([(name, True)])
+            paths = iter([(name, not relevant)])
         for path, named in paths:
             real = os.path.realpath(path)
             if real in seen:

@@ -35,6 +35,10 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("inputs", nargs="+", metavar="FILE", help="files, directories, globs, or - for standard input")
+    parser.add_argument(
+        "--if-relevant", action="store_true",
+        help="pass over named files that hold no Megatron configuration, as in folders; for hooks",
+    )  # fmt: skip
     add_stack(parser, several=True)
     add_env(parser)
     add_frontend(parser)
@@ -99,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
     if skipped:
         err(f"megatron-cuda-graphs: {skipped} file(s) hold no configuration that is known; skipped.")
     if not rows:
-        if not bad:
+        if not bad and not args.if_relevant:
             err("megatron-cuda-graphs: no configuration found.")
-        return 2
+        return 2 if bad or not args.if_relevant else 0
     if args.fix or args.to or args.diff:
         from ._change import change
 
@@ -143,7 +147,7 @@ def _judge(
     from ..judge import judge
     from ..validate import report
 
-    for source in sources(args.inputs):
+    for source in sources(args.inputs, relevant=args.if_relevant):
         if source.error is not None:
             yield Unreadable(source, source.error)
             continue

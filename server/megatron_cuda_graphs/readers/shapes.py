@@ -346,9 +346,18 @@ def is_telling(values: Mapping[str, Any]) -> bool:
 
 def _flat(values: dict[str, Any]) -> View | None:
     plain = all(key.isidentifier() and not isinstance(value, Mapping) for key, value in values.items())
-    if is_telling(values) or plain:
+    if is_telling(values) or (plain and _resembles_fields(values)):
         return View("core", values)
     return None
+
+
+def _resembles_fields(values: Mapping[str, Any]) -> bool:
+    """Whether a name is a field of some release's TransformerConfig, or nearly; nobody's `repos:` is a model."""
+    from .. import fields
+
+    known = frozenset(name for release in CORE for name in fields.core_fields(release))
+    names = list(values)[:64]
+    return not names or any(n in known for n in names) or any(fields.did_you_mean(n, known, limit=1) for n in names)
 
 
 def _tells_bridge(values: Mapping[str, Any]) -> bool:
