@@ -71,6 +71,24 @@ def test_the_rest_of_a_whole_configuration_is_kept():
     assert result.choice.config["train"]["train_iters"] == 7
 
 
+@pytest.mark.parametrize(
+    ("provider", "kind"),
+    [
+        ("qwen.qwen_provider.Qwen3NextModelProvider", "moe+gdn"),
+        ("gpt_oss.gpt_oss_provider.GPTOSSProvider20B", "moe"),
+        ("deepseek.deepseek_provider.DeepSeekV3ModelProvider", "moe+mla"),
+        ("nemotronh.nemotron_h_provider.NemotronHModel8BProvider", "dense+hybrid"),
+        ("qwen_vl.qwen25_vl_provider.Qwen25VLModelProvider", "dense+vlm"),
+        ("gpt_provider.GPTModelProvider", "dense"),
+    ],
+)
+def test_the_class_of_the_model_says_its_kind(provider, kind):
+    config = {"model": {"_target_": f"megatron.bridge.models.{provider}"}}
+    facts = facts_of(config, Stack(megatron_bridge="0.3.1"))
+    assert "+".join(Workload(facts).kind) == kind
+    assert "seq_length" not in facts.values  # the class's is how far the model reaches
+
+
 def test_graph_settings_of_the_input_are_no_starting_point():
     on = recommend_scope({**FACTS, "cuda_graph_impl": "local", "cuda_graph_modules": ["mlp"]}, stack=BRIDGE)
     assert first(on) == first(recommend_scope(FACTS, stack=BRIDGE))

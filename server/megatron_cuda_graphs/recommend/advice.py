@@ -44,9 +44,8 @@ def sensible(w: Workload, name: str) -> bool:
 
 def summary(w: Workload, plan: Plan, worth: WorthIt, assumptions: Iterable[Assumption]) -> str:
     """The answer in a sentence or two."""
-    what, kind = shown(plan), " ".join((*w.kind[1:], w.kind[0]))
-    text = f"{what[0].upper()}{what[1:]} for this {kind} workload on {w.gpu.name}"
-    text = text.replace("No graphs", "Leave graphs off") + "."
+    what = f"Use {shown(plan)}" if plan.on else "Leave graphs off"
+    text = f"{what} for this {' '.join((*w.kind[1:], w.kind[0]))} workload on {w.gpu.name}."
     flips = [f"{a.field}={f}" for a in assumptions for f in a.flips]
     if flips:
         text += f" It hangs on what was not said: {'; '.join(flips[:4])}."
@@ -297,7 +296,7 @@ def bring_up(w: Workload, plan: Plan, second: Plan | None) -> tuple[Step, ...]:
         smallest = "moe_router with moe_preprocess" if "moe_router" in plan.modules else plan.modules[0]
         steps.append(_step(f"Capture {smallest} alone for 20 steps.", "A capture in the log, losses as eager."))
     steps += [
-        _step(f"Run {shown(plan)} for 20 steps after the warm-up.",
+        _step(f"Run {shown(plan)} for 20 steps after the warm-up (cuda_graph_warmup_steps, 3 by default).",
               "A capture in the log, losses as eager, memory within the plan, faster steps."),
         _step("Keep it only if it is faster by more than two eager runs differ; save and load a checkpoint, and run an "
               "evaluation.", "Both work with graphs alive, and the job ends by itself."),

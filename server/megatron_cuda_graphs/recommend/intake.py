@@ -141,7 +141,12 @@ def from_reading(reading: Reading, stack: Stack) -> Facts:
 
 
 def _of_class(name: str, settings: Settings, base: Mapping[str, Any]) -> bool:
-    """The model's own class gives the field another default than TransformerConfig does."""
+    """The model's own class gives the field another default than TransformerConfig does.
+
+    A class's seq_length is how far the model reaches, not how long the run's sequences are.
+    """
+    if name == "seq_length":
+        return False
     default = settings.defaults.get(name)
     return settings.provider not in (None, "GPTModelProvider") and default is not None and default != base.get(name)
 
