@@ -51,3 +51,17 @@ def test_bare_workloads_validate_on_every_release(stack, workload):
 def test_a_pair_that_does_not_import_is_an_input_error():
     with pytest.raises(InputError, match="does not import"):
         recommend_scope({}, stack=Stack(megatron_bridge="0.6.2", megatron_core="0.17.1"))
+
+
+def test_it_is_the_rules_that_keep_answers_valid(monkeypatch):
+    """With the rules asleep, the same workloads get configurations that do not validate."""
+    from megatron_cuda_graphs.recommend import spell
+    from megatron_cuda_graphs.recommend.lean import Look
+
+    monkeypatch.setattr(spell, "look", lambda settings: Look(None, ()))
+    bad = 0
+    for seed in range(40):
+        workload, stack = sample(random.Random(seed))
+        s = Stack(**stack)
+        bad += any(complaints(o, s, workload.get("env")) for o in options(recommend_scope(workload, stack=s)))
+    assert bad > 5
