@@ -175,13 +175,18 @@ as_list = _as_list
 
 
 def off(s: Settings) -> list[Change]:
-    """Graphs off."""
+    """Graphs off, with nothing left behind that would say otherwise."""
     changes = [unset(flag) for flag in ("enable_cuda_graph", "external_cuda_graph") if s.written.get(flag)]
     if s.has("cuda_graph_impl"):
         changes.append(to("cuda_graph_impl", "none"))
-        if s.core >= (0, 18) and "full_iteration" in map(module_name, _as_list(s.written.get(s.modules_field))):
-            changes += set_modules(s, [])
+        changes += no_modules(s)
     return changes
+
+
+def no_modules(s: Settings) -> list[Change]:
+    """Take the modules out, in every field that names some."""
+    fields = ("cuda_graph_modules", "cuda_graph_scope")
+    return [unset(f) for f in fields if any(n not in ("full", "") for n in _as_list(s.written.get(f)))]
 
 
 def keep_recompute(s: Settings, *drop: str) -> list[Change]:

@@ -378,7 +378,11 @@ def _local_rule(id: str, name: str, stage: Any, order: int, doc: str) -> Rule:
         'Use model.cuda_graph_impl="transformer_engine" for scoped CUDA graph capture such as "attn" or "mlp".',
         fields=("cuda_graph_impl", "cuda_graph_modules", "cuda_graph_scope"),
         says="Bridge 0.6 takes local only for full iteration or for inference graphs, not for training with {named}.",
-        fixes=lambda s: [state.switch_to_te(s), state.set_impl(s, "full_iteration")],
+        fixes=lambda s: [
+            state.switch_to_te(s),
+            state.set_impl(s, "full_iteration"),
+            [*state.no_modules(s), to("inference_cuda_graph_scope", "layer")],
+        ],
         stops=True,
         failure_mode="illegal_scope_combination",
     )(check)

@@ -127,7 +127,8 @@ def moe_needs_drop_and_pad(s: Settings) -> Any:
 
 def _fix_sync(s: Settings) -> list[list[Change]]:
     names = ("moe_router", "moe_preprocess") if s.cuda_graph_impl == "local" else ("moe_preprocess",)
-    ways = [_without(s, *names)]
+    ways = [state.switch_to_te(s)] if s.cuda_graph_impl == "local" else []  # where moe_router can stand alone
+    ways.append(_without(s, *names))
     if s.moe_expert_capacity_factor is not None:
         ways.append([to("moe_pad_expert_input_to_capacity", True)])
     else:

@@ -115,6 +115,14 @@ def both_old_flags(s: Settings) -> Any:
     return s.enable_cuda_graph and s.external_cuda_graph
 
 
+def _new_impl(s: Settings) -> list[Change]:
+    """cuda_graph_impl instead of the old flag. Bridge 0.6 takes no local written out: see MCG508."""
+    if s.bridge is not None and s.bridge >= (0, 6) and s.v.get("enable_cuda_graph"):
+        return []
+    switches = zip(OLD_FLAGS, ("local", "transformer_engine"), strict=True)
+    return [change for f, i in switches if s.v.get(f) for change in (unset(f), to("cuda_graph_impl", i))]
+
+
 @rule(
     "MCG003",
     "old-flag-deprecated",
@@ -125,11 +133,7 @@ def both_old_flags(s: Settings) -> Any:
     text="{flag} is deprecated, use cuda_graph_impl={impl} instead.",
     fields=OLD_FLAGS,
     says="{flag} is deprecated; this release reads it as cuda_graph_impl={impl!r}.",
-    fixes=lambda s: [
-        [unset(f), to("cuda_graph_impl", i)]
-        for f, i in zip(OLD_FLAGS, ("local", "transformer_engine"), strict=True)
-        if s.v.get(f)
-    ],
+    fixes=lambda s: [_new_impl(s)],
 )
 def old_flag_deprecated(s: Settings) -> Any:
     """The migration leaves the old flag True, so a second finalize() of the same object then fails as MCG001."""

@@ -51,6 +51,17 @@ def _selective(s: Settings) -> list[Change]:
     return changes
 
 
+def _without_or_attn(s: Settings) -> list[list[Change]]:
+    """No recompute; or, where selective is wanted, the one scope that goes with it: first if it was meant."""
+    if s.core < (0, 15) or s.cuda_graph_impl != "transformer_engine" or not state.selective(s):
+        return [_no_recompute(s)]
+    inside = any(m in s.recompute_modules for m in ("core_attn", "mla_up_proj"))
+    narrow = [to("cuda_graph_scope", "attn"), *(state.keep_recompute(s, "core_attn", "mla_up_proj") if inside else [])]
+    keeps = any(c.name == "recompute_modules" for c in narrow) or not inside
+    meant = state.as_list(s.cuda_graph_scope) == ["attn"] and keeps
+    return [narrow, _no_recompute(s)] if meant else [_no_recompute(s), narrow]
+
+
 @rule(
     "MCG050",
     "recompute-with-graphs",
@@ -60,7 +71,7 @@ def _selective(s: Settings) -> list[Change]:
     text="CUDA graphs not supported with activation recomputation.",
     fields=("recompute_granularity", "cuda_graph_impl", "cuda_graph_scope", "enable_cuda_graph"),
     says="This release has no recomputation with graphs{except_for}.",
-    fixes=lambda s: [_no_recompute(s)],
+    fixes=_without_or_attn,
     failure_mode="recompute_incompatible",
 )
 def recompute_with_graphs(s: Settings) -> Any:

@@ -21,7 +21,7 @@ _CONFIGURED = 10  # after the configuration code, before anything is built
     exception=None,
     fields=("cuda_graph_modules", "cuda_graph_scope", "cuda_graph_impl"),
     says="Modules are named, but cuda_graph_impl is 'none': there will be no graphs.",
-    fixes=lambda s: [state.set_impl(s, "transformer_engine")],
+    fixes=lambda s: [state.set_impl(s, "transformer_engine"), state.no_modules(s)],
     failure_mode="graph_not_applied",
     evidence="observed",
 )
@@ -29,8 +29,7 @@ def modules_without_impl(s: Settings) -> Any:
     """Names are checked all the same, so a wrong one raises with graphs off."""
     if s.cuda_graph_impl != "none" or s.enable_cuda_graph or s.external_cuda_graph:
         return False
-    names = [n for f in ("cuda_graph_modules", "cuda_graph_scope") for n in state.as_list(s.written.get(f))]
-    return any(n not in ("full", "") for n in names)
+    return bool(state.no_modules(s))
 
 
 @rule(
@@ -394,3 +393,28 @@ def full_iteration_stale_streams(s: Settings) -> Any:
     Megatron does. Newer releases were not looked at, so only 2.11 and older are reported."""
     torch = s.judged.torch
     return state.full_iteration(s) and torch is not None and torch < (2, 12)
+
+
+@rule(
+    "MCG517",
+    "full-iteration-with-batch-ramp-up",
+    at=("setup", _CONFIGURED + 16),
+    releases="0.16..",
+    frontends=frozenset({"bridge", "megatron-lm"}),
+    severity="warning",
+    symbol="megatron/core/full_cuda_graph.py :: FullCudaGraphWrapper.__call__",
+    exception=None,
+    fields=("train.rampup_batch_size", "rampup_batch_size", "cuda_graph_impl"),
+    says="The batch size ramps up, so the number of micro-batches changes after the capture, and a full-iteration "
+    "graph goes on replaying the old number: wrong results without an error.",
+    fixes=lambda s: [
+        [unset("train.rampup_batch_size" if s.frontend == "bridge" else "rampup_batch_size")],
+        state.switch_to_te(s),
+    ],
+    failure_mode="silent_wrong_results",
+    evidence="observed",
+)
+def full_iteration_with_batch_ramp_up(s: Settings) -> Any:
+    """Seen on H200s: for two micro-batches one loss came back; across ranks the data was stale. Nothing captures
+    again by itself."""
+    return state.full_iteration(s) and (s["train.rampup_batch_size"] or s.rampup_batch_size)
