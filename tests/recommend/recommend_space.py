@@ -107,18 +107,20 @@ def options(result: Recommendation) -> list[Option]:
     return [result.choice, *result.alternatives]
 
 
-def complaints(option: Option, stack: Stack, env: dict[str, str] | None = None) -> list[str]:
-    """What validate_config has against an option's configuration and flags."""
+def complaints(option: Option, stack: Stack, env: dict[str, str] | None = None, *, thorough: bool = True) -> list[str]:
+    """What validate_config has against an option's configuration and flags.
+
+    `thorough` also asks with the environment not known, without training in the command line, and by way of text.
+    """
     with_env = {**(env or {}), **option.env}
-    reports = [
-        validate_config(option.config, stack=stack, env=with_env, frontend="bridge"),
-        validate_config(option.config, stack=stack, frontend="bridge"),
-    ]
     flags = by_flag(option.flags)
-    lines: list[Any] = [flags, {**flags, "--train-iters": ["10"]}]
-    if any("cuda-graph" in flag for flag in flags):  # enough for a text to be taken for Megatron's command line
-        lines.append(shlex.join(option.flags))
-    reports += [validate_config(line, stack=stack, env=with_env, frontend="megatron-lm") for line in lines]
+    trained = {**flags, "--train-iters": ["10"]}
+    asked: list[tuple[Any, Any, Any]] = [(option.config, with_env, "bridge"), (trained, with_env, "megatron-lm")]
+    if thorough:
+        asked += [(option.config, None, "bridge"), (flags, with_env, "megatron-lm")]
+        if any("cuda-graph" in flag for flag in flags):  # enough for a text to be taken for Megatron's command line
+            asked.append((shlex.join(option.flags), with_env, "megatron-lm"))
+    reports = [validate_config(config, stack=stack, env=e, frontend=f) for config, e, f in asked]
     return [f"{f.rule_id} {f.message}" for r in reports for f in r.findings if f.severity == "error"]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+from recommend_space import sample
+
 from megatron_cuda_graphs import Stack, recommend_scope
 from megatron_cuda_graphs.recommend import spell
 from megatron_cuda_graphs.recommend.lean import look
-from recommend_space import sample
 
 
 def test_first_refusal_is_the_judgements_first_error(monkeypatch):
