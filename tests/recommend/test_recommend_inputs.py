@@ -62,6 +62,15 @@ def test_a_reading_is_taken_as_it_is():
     assert result.choice.config["rng"]["te_rng_tracker"] is True
 
 
+def test_facts_may_stand_beside_a_configurations_sections():
+    config = {"model": FACTS, "mixed_precision": "bf16_with_mxfp8_mixed", "memory_headroom_gb": 0.1, "gpu": "GB200"}
+    facts = facts_of(config, BRIDGE).values
+    assert (facts["gpu"], facts["memory_headroom_gb"], facts["precision"]) == ("GB200", 0.1, "fp8mx")
+    result = recommend_scope(config, stack=BRIDGE)
+    assert result.choice.impl == "none"
+    assert result.choice.config["mixed_precision"] == "bf16_with_mxfp8_mixed"
+
+
 def test_the_rest_of_a_whole_configuration_is_kept():
     config = {"model": {**FACTS, "_target_": "megatron.bridge.models.gpt_provider.GPTModelProvider"},
               "train": {"micro_batch_size": 1, "train_iters": 7}, "logger": {"log_interval": 3}}  # fmt: skip

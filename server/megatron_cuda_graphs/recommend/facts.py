@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..readers.reading import Reading
 from ..unknown import is_unknown
 
-__all__ = ["EXTRA", "MODEL", "Facts", "coerce", "from_mapping", "precision_of"]
+__all__ = ["EXTRA", "MODEL", "Facts", "coerce", "from_mapping", "is_fact", "precision_of"]
 
 # Fields of megatron-core's TransformerConfig (or of Bridge's providers) that graphs, memory or speed hang on.
 MODEL: dict[str, str] = {
@@ -248,6 +248,14 @@ _SAYS = {
     "count": "a whole number above 0", "size": "a whole number", "number": "a number", "bool": "true or false",
     "name": "a name", "names": "a list of names", "text": "a text", "pattern": "a number or a list of 0 and 1",
 }  # fmt: skip
+
+
+def is_fact(key: Any, value: Any) -> bool:
+    """Whether a key of a whole configuration's top level is a fact beside its sections."""
+    name = str(key).lower().replace("-", "_")
+    if name in ("hf_config", "trace", "profile", "profile_trace", "parallelism"):
+        return True
+    return not isinstance(value, Mapping) and (name in KINDS or name in _CANONICAL or name in _OPPOSITE)
 
 
 def from_mapping(given: Mapping[Any, Any], *, env: Mapping[str, str] | None = None) -> Facts:

@@ -14,11 +14,9 @@ from ..readers.reading import Member, Reading
 from ..settings import Settings
 from ..stack import Stack
 from ..unknown import is_unknown
-from .facts import ALIASES, MODEL, Facts, coerce, from_mapping, precision_of
+from .facts import ALIASES, MODEL, Facts, coerce, from_mapping, is_fact, precision_of
 
 __all__ = ["facts_of", "from_reading", "from_words"]
-
-_SECTIONS = ("model", "rng", "ddp", "dataset", "comm_overlap", "rerun_state_machine", "train", "mixed_precision")
 
 
 def facts_of(workload: Any, stack: Stack) -> Facts:
@@ -32,12 +30,11 @@ def facts_of(workload: Any, stack: Stack) -> Facts:
     if isinstance(workload, Reading):
         return from_reading(workload, stack)
     if isinstance(workload, Mapping):
-        if isinstance(workload.get("model"), Mapping) and not {"gpu", "hf_config", "task"} & workload.keys():
-            return from_reading(readers.read(workload), stack)
-        if isinstance(workload.get("model"), Mapping):  # a configuration with facts beside its sections
-            config = {k: v for k, v in workload.items() if k in _SECTIONS or isinstance(v, Mapping)}
-            rest = {k: v for k, v in workload.items() if k not in config}
-            return _joined(from_reading(readers.read(config, frontend="bridge"), stack), from_mapping(rest))
+        if isinstance(workload.get("model"), Mapping):  # a configuration, perhaps with facts beside its sections
+            beside = {k: v for k, v in workload.items() if is_fact(k, v)}
+            config = {k: v for k, v in workload.items() if k not in beside}
+            facts = from_reading(readers.read(config), stack)
+            return _joined(facts, from_mapping(beside)) if beside else facts
         return from_mapping(workload)
     if isinstance(workload, (bytes, bytearray)):
         workload = bytes(workload).decode("utf-8", "replace")
@@ -118,10 +115,10 @@ def from_reading(reading: Reading, stack: Stack) -> Facts:
         if settings.v.get(f"{name}.present"):
             values["packed_sequence"] = True
     mixed = reading.values.get("mixed_precision") if reading.frontend == "bridge" else None
-    known = {n: settings.v.get(n) for n in ("fp4", "fp8", "fp8_recipe", "bf16", "fp16")}
-    if isinstance(mixed, str):
-        known["mixed_precision"] = mixed
-    precision = precision_of(known)
+    if isinstance(mixed, str):  # a recipe's name says more than the fields that it sets
+        precision = precision_of({"mixed_precision": mixed})
+    else:
+        precision = precision_of({n: settings.v.get(n) for n in ("fp4", "fp8", "fp8_recipe", "bf16", "fp16")})
     if precision:
         values["precision"] = precision
     if isinstance(reading.values.get("peft"), Mapping):
