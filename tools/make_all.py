@@ -15,16 +15,24 @@ from pathlib import Path
 
 TOOLS = Path(__file__).parent
 # In this order: pages show examples, the card lists failure modes, manifests and the skill come last.
-MAKERS = ("make_failure_index.py", "make_examples.py", "make_failure_mode_docs.py", "make_docs.py", "make_smoke_table.py", "make_card.py",
-          "make_manifests.py")  # fmt: skip
+MAKERS = (
+    "make_failure_index.py",
+    "make_examples.py",
+    "make_failure_mode_docs.py",
+    "make_docs.py",
+    "make_smoke_table.py",
+    "make_recommend_docs.py",
+    "make_eval_schema.py",
+    "make_eval_report.py",
+    "make_card.py",
+    "make_manifests.py",
+)
 
 
 def main() -> int:
     """Run each maker; all of them, whatever one says."""
     failed = []
     for name in MAKERS:
-        if not (TOOLS / name).exists():
-            continue
         if subprocess.run([sys.executable, str(TOOLS / name), *sys.argv[1:]], check=False).returncode:
             failed.append(name)
     for name in failed:

@@ -20,7 +20,7 @@ from megatron_cuda_graphs.rules import catalogue
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "server/megatron_cuda_graphs/data"
-DOCUMENTS = [p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("references/*.md"))]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("references/*.md")]
 SEED_KEYS = {
     "title", "validated_on", "summary", "validation_status", "training_dimensions", "enable_when", "avoid_when",
     "interactions", "feature_meaning", "config_keys", "recommended_path", "expected_metric_change", "measured_results",
