@@ -162,6 +162,11 @@ def test_values_only_known_at_run_time_are_assumptions():
     assert any(a.field == "tensor_model_parallel_size" for a in result.assumptions)
 
 
+def test_a_release_without_bridge_says_which_one_stands_in():
+    result = recommend_scope(FACTS, stack=Stack(megatron_core="0.15.3"))
+    assert any("no covered megatron-bridge release belongs to megatron-core 0.15.3" in w for w in result.watch)
+
+
 def test_the_gpu_of_the_stack_counts():
     dense = {"num_layers": 32, "hidden_size": 4096, "ffn_hidden_size": 14336}
     assert first(recommend_scope(dense, stack=Stack(megatron_bridge="0.6.2", gpu_arch="sm_100"))) == (

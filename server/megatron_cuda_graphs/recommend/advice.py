@@ -306,9 +306,10 @@ def bring_up(w: Workload, plan: Plan, second: Plan | None) -> tuple[Step, ...]:
 
 def watch(w: Workload, plan: Plan, judged: Judged, warnings: Iterable[str]) -> tuple[str, ...]:
     """What this stack does without saying so."""
+    found = [message for _, _, message in judged.problems]
     if not plan.on:
-        return ()
-    found = list(warnings)
+        return tuple(found)
+    found += warnings
     if judged.te is None and not judged.te_absent:
         found.append("The transformer-engine release is not known, so rules that hang on it are not decided.")
     if plan.impl == "full_iteration":
