@@ -16,6 +16,7 @@ describes a GPU of the case's architecture.
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 import types
 from unittest import mock
@@ -28,6 +29,22 @@ class Refused(Exception):
     """argparse's own refusal, before it leaves the process."""
 
 
+def once(build):
+    """Build the parser once: it has more than 700 flags. Lists among its defaults, which validate_args appends to,
+    are put back before each use."""
+    kept = []
+
+    def add_arguments(parser):
+        if not kept:
+            parser = build(parser)
+            kept.extend((parser, [(a, a.default) for a in parser._actions if isinstance(a.default, (list, dict))]))
+        for action, default in kept[1]:
+            action.default = copy.deepcopy(default)
+        return kept[0]
+
+    return add_arguments
+
+
 def make():
     import torch
 
@@ -36,6 +53,7 @@ def make():
     torch.cuda.get_device_capability = lambda device=None: (gpu.major, gpu.minor)
     with stubs.no_extension_builds():
         from megatron.training import arguments
+    arguments.add_megatron_arguments = once(arguments.add_megatron_arguments)
     engine, values = stubs.TransformerEngine(), common.Values()
 
     def refuse(parser, message):
