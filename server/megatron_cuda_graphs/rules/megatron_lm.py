@@ -93,7 +93,6 @@ def _fix_choice(s: Settings) -> Iterator[list[Change]]:
     fixes=_fix_choice,
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def invalid_choice(s: Settings) -> Any:
     """argparse prints the usage and ends the program with exit code 2. full_iteration is an implementation from 0.18
@@ -130,7 +129,6 @@ def _fix_names(s: Settings) -> Iterator[list[Change]]:
     fixes=_fix_names,
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def unknown_module_name(s: Settings) -> Any:
     """The flag looks the word up in an enum while argparse parses, and argparse does not catch a KeyError: a traceback
@@ -248,7 +246,6 @@ def _all_extras(s: Settings) -> str:
     says="This release has no {flag}.{why}",
     fixes=lambda s: [way for flag in _refused(s)[:1] for way in _replaced(s, flag)],
     failure_mode="not_cuda_graph_config",
-    evidence="source",
     stops=True,
 )
 def unrecognized_argument(s: Settings) -> Any:
@@ -360,7 +357,6 @@ def _graphs_for_rl(s: Settings) -> list[Change]:
     says="--rl-persist-cuda-graphs keeps graphs, but --cuda-graph-impl is none.",
     fixes=lambda s: [_graphs_for_rl(s), [unset("rl_persist_cuda_graphs")]],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def rl_persist_without_graphs(s: Settings) -> Any:
     """Asked before the old flags are read, so --enable-cuda-graph does not count."""
@@ -378,7 +374,6 @@ def rl_persist_without_graphs(s: Settings) -> Any:
     says="--rl-training-cuda-graphs wants graphs for training, but --cuda-graph-impl is none.",
     fixes=lambda s: [_graphs_for_rl(s), [unset("rl_training_cuda_graphs")]],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def rl_training_without_graphs(s: Settings) -> Any:
     """Asked before the old flags are read, so --enable-cuda-graph does not count."""
@@ -429,7 +424,6 @@ def rl_persist_needs_static_kv_cache(s: Settings) -> Any:
         [to("rl_persist_cuda_graphs", True), *([to("cuda_graph_impl", "local")] if not state.on(s) else [])],
     ],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def rl_offload_needs_persist(s: Settings) -> Any:
     """A second assertion behind it («Cannot recapture CUDA graphs while offloading KV cache.») asks the same and is
@@ -458,7 +452,6 @@ def recompute_activations(s: Settings) -> None:
     fixes=lambda s: [[unset(f) for f in OLD_FLAGS if s.written.get(f)]],
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def old_graph_flag_with_impl(s: Settings) -> Any:
     """--enable-cuda-graph and --external-cuda-graph were replaced in 0.15 and are still read, on their own."""
@@ -477,7 +470,6 @@ def old_graph_flag_with_impl(s: Settings) -> Any:
     fixes=lambda s: [[unset("enable_cuda_graph")], [unset("external_cuda_graph")]],
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def both_old_graph_flags(s: Settings) -> Any:
     """Each stands for an implementation of its own."""
@@ -529,7 +521,6 @@ def old_graph_flags(s: Settings) -> None:
     fixes=lambda s: [[unset("cuda_graph_scope")], [unset("cuda_graph_modules")]],
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def scope_and_modules_flags(s: Settings) -> Any:
     """The old flag is hidden from --help from 0.18 on."""
@@ -599,7 +590,6 @@ also_at(core_names.inference_default, ("arguments", 234), "megatron-lm")
     fixes=lambda s: [[unset("inference_cuda_graph_scope")]],
     stops=True,
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def inference_scope_flag_not_allowed(s: Settings) -> Any:
     """Left out it is layer for local and none otherwise."""
@@ -635,7 +625,6 @@ def dynamic_loss_scaling(s: Settings) -> None:
     says="A graph of the whole iteration can't check for NaN on the host: add --no-check-for-nan-in-loss-and-grad.",
     fixes=lambda s: [[to(NAN, False)], *([state.switch_to_te(s)] if s.core >= (0, 15) else [])],
     failure_mode="nan_check_incompatible",
-    evidence="source",
 )
 def full_iteration_with_nan_check(s: Settings) -> Any:
     """One flag for loss and gradients, on by default. 0.15 and 0.16 do not ask with --inference-dynamic-batching, 0.17
@@ -692,7 +681,6 @@ def _fix_block(s: Settings) -> list[Change]:
     says="fp8 with inference graphs over the whole model needs --transformer-impl inference_optimized.",
     fixes=lambda s: [_fix_block(s), [to("transformer_impl", "inference_optimized"), to("fp8_recipe", "mxfp8")]],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def inference_block_fp8_needs_inference_optimized(s: Settings) -> Any:
     """Inference graphs per layer have no such condition."""
@@ -713,7 +701,6 @@ def inference_block_fp8_needs_inference_optimized(s: Settings) -> Any:
     says="fp8 with inference graphs over the whole model takes --fp8-recipe mxfp8 only, not {fp8_recipe}.",
     fixes=lambda s: [_fix_block(s), [to("fp8_recipe", "mxfp8")]],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def inference_block_fp8_needs_mxfp8(s: Settings) -> Any:
     """The recipe is looked at after the implementation."""
@@ -736,7 +723,6 @@ def inference_block_fp8_needs_mxfp8(s: Settings) -> Any:
         [to("inference_dynamic_batching_num_cuda_graphs", -1)],
     ],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def number_of_inference_graphs(s: Settings) -> Any:
     """Asked for training too."""
@@ -759,7 +745,6 @@ def number_of_inference_graphs(s: Settings) -> Any:
     says="--hybrid-context-parallel asks for the old flag, which has been taken out of args by then: AttributeError.",
     fixes=lambda s: [[unset("enable_cuda_graph")], [unset("hybrid_context_parallel")]],
     failure_mode="framework_bug_config_path",
-    evidence="source",
 )
 def hybrid_cp_trips_over_old_flag(s: Settings) -> Any:
     """validate_args deletes args.enable_cuda_graph where it was set, and later reads it here. With pipeline
@@ -810,7 +795,6 @@ def weight_shards(s: Settings) -> None:
     "CUDA_GRAPHS_USE_NODE_PRIORITY=1 in the environment.",
     fixes=lambda s: [[setenv("CUDA_GRAPHS_USE_NODE_PRIORITY", "1")]],
     failure_mode="allocator_nccl_env_conflict",
-    evidence="source",
 )
 def weight_shards_need_node_priority(s: Settings) -> Any:
     """Older GPUs are not asked."""
@@ -841,7 +825,6 @@ def qkv_bias(s: Settings) -> None:
     says="--inference-batch-times-seqlen-threshold splits batches for the pipeline, which graphs do not allow.",
     fixes=lambda s: [[unset("inference_batch_times_seqlen_threshold")], state.off(s)],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def microbatched_inference_with_graphs(s: Settings) -> Any:
     """Without pipeline parallelism the threshold itself is refused first."""
@@ -860,7 +843,6 @@ def microbatched_inference_with_graphs(s: Settings) -> Any:
     says="local graphs with expert parallelism need --moe-pad-experts-for-cuda-graph-inference here, for training too.",
     fixes=lambda s: [[to("moe_pad_experts_for_cuda_graph_inference", True)], state.switch_to_te(s)],
     failure_mode="inference_graph_config",
-    evidence="source",
 )
 def local_graphs_need_padded_experts(s: Settings) -> Any:
     """0.17 excepts --transformer-impl inference_optimized; 0.18 does not ask any more."""
@@ -894,7 +876,6 @@ def _fix_wgrad(s: Settings) -> list[Change]:
     says="Delayed weight gradients inside a graph need transformer-engine 2.12 or newer.",
     fixes=lambda s: [_fix_wgrad(s)],
     failure_mode="delay_wgrad_incompatible",
-    evidence="source",
 )
 def delayed_wgrad_flag_needs_te_2_12(s: Settings) -> Any:
     """Asked with --overlap-grad-reduce only, and whatever --cuda-graph-impl is, none included."""
@@ -913,7 +894,6 @@ def delayed_wgrad_flag_needs_te_2_12(s: Settings) -> Any:
     says="Delayed weight gradients inside a graph need gradient-accumulation fusion, which writes to fixed addresses.",
     fixes=lambda s: [[to("gradient_accumulation_fusion", True)], _fix_wgrad(s)],
     failure_mode="delay_wgrad_incompatible",
-    evidence="source",
 )
 def delayed_wgrad_flag_needs_accumulation_fusion(s: Settings) -> Any:
     """On by default on the command line; --no-gradient-accumulation-fusion turns it off."""
@@ -932,7 +912,6 @@ def delayed_wgrad_flag_needs_accumulation_fusion(s: Settings) -> Any:
     "or --add-qkv-bias is given.",
     fixes=lambda s: [_fix_wgrad(s)],
     failure_mode="delay_wgrad_incompatible",
-    evidence="source",
 )
 def delayed_wgrad_flag_with_attention_bias(s: Settings) -> Any:
     """Linear layers have a bias by default, and add_qkv_bias follows it."""
@@ -1002,7 +981,6 @@ def _fix_segments(s: Settings) -> list[list[Change]]:
     says="PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, {but}.",
     fixes=_fix_segments,
     failure_mode="allocator_nccl_env_conflict",
-    evidence="source",
 )
 def expandable_segments_flag_check(s: Settings) -> Any:
     """0.14 asks with --external-cuda-graph, 0.15 with any graphs; NCCL_GRAPH_REGISTER does not help in either. From
@@ -1063,7 +1041,6 @@ also_at(core_names.full_to_empty, ("arguments", 632), "megatron-lm")
     ],
     stops=True,
     failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def full_iteration_flag_with_modules(s: Settings) -> Any:
     """Modules name parts of a layer; a graph of the whole iteration has no parts."""
