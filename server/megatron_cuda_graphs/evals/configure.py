@@ -11,7 +11,7 @@ from ..stack import Stack
 from .settings import GRAPHS, MODULES_FIELD, Setting
 from .vocabulary import LISTS, MODULE_FIELDS, is_environment, leaf
 
-__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals"]
+__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals", "repeated"]
 
 Prefer = Literal["first", "last"]
 
@@ -103,15 +103,8 @@ def proposals(settings: Iterable[Setting], base: Base) -> list[Setting]:
     asserted = [s for s in settings if s.stance == "asserted"]
     first_way = min((s.way for s in asserted), default=0)
     asserted = [s for s in asserted if s.way in (0, first_way)]
-    kept = []
-    for setting in asserted:
-        if setting.op == "set" and setting.value == _present(base, setting):
-            others = [
-                o for o in asserted if _same(o, setting, base) and not (o.op == "set" and o.value == setting.value)
-            ]
-            if others:
-                continue
-        kept.append(setting)
+    quoted = repeated(asserted, base)
+    kept = [s for s in asserted if s not in quoted]
     last_set = {leaf(s.field): n for n, s in enumerate(kept) if s.op == "set"}
     kept = [s for n, s in enumerate(kept) if s.op != "unset" or last_set.get(leaf(s.field), -1) < n]
     explicit = {leaf(s.field) for s in kept}
@@ -121,6 +114,24 @@ def proposals(settings: Iterable[Setting], base: Base) -> list[Setting]:
         if not (s.field == GRAPHS and explicit & {"cuda_graph_impl", "enable_cuda_graph", "external_cuda_graph"})
         and not (s.field == MODULES_FIELD and s.op == "set" and spelled_out)
     ]  # fmt: skip
+
+
+def repeated(settings: Iterable[Setting], base: Base) -> list[Setting]:
+    """Settings that only repeat the configuration, where the answer proposes another value for the field.
+
+    A sentence that asks for the old value is meant, and so is a block that has it behind the new one.
+    """
+    asserted = [s for s in settings if s.stance == "asserted"]
+    found = []
+    for setting in asserted:
+        if setting.op != "set" or setting.strong or setting.value != _present(base, setting):
+            continue
+        others = [o for o in asserted if _same(o, setting, base) and not (o.op == "set" and o.value == setting.value)]
+        if setting.source == "code":
+            others = [o for o in others if o.start > setting.start]
+        if others:
+            found.append(setting)
+    return found
 
 
 def _same(a: Setting, b: Setting, base: Base) -> bool:

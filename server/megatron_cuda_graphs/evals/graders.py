@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..stack import Stack
-from .configure import Base, Outcome, Prefer, judge, lookup
+from .configure import Base, Outcome, Prefer, judge, lookup, repeated
 from .model import (
     Answer,
     Case,
@@ -56,6 +56,13 @@ class Given:
     @cached_property
     def settings(self) -> list[Setting]:
         return settings(_without_quotes(self.text, self.case))
+
+    @cached_property
+    def quoted(self) -> list[Setting]:
+        """Settings that only repeat the question's configuration, where the answer goes on to another value."""
+        if self.case.checks.config is None:
+            return []
+        return repeated(self.settings, self.base(self.case.checks.stack))
 
     def base(self, stack: Mapping[str, str]) -> Base:
         checks = self.case.checks
@@ -119,7 +126,7 @@ def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
     units = sentences(given.text)
     lengths = sorted(len(u.text.split()) for u in units)
-    if len(lengths) >= 8 and lengths[len(lengths) // 2] <= 1:
+    if len(lengths) >= 12 and lengths[len(lengths) * 4 // 5] <= 1:
         return False
     size = sum(len(u.text) for u in units)
     return size < 80 or sum(len(u.text) for u in units if u.is_prose) >= 0.5 * size
@@ -212,7 +219,7 @@ def _windows(given: Given, near: str) -> Iterable[tuple[Sentence, ...]]:
     if near == "answer":
         yield units
         return
-    size = 2 if near == "pair" else 1
+    size = 3 if near == "few" else 1
     for number in range(len(units)):
         yield units[number : number + size]
 
@@ -429,7 +436,10 @@ def _clause_of(text: str, item: str) -> str:
 
 
 def _sets(ban: Sets, given: Given) -> str | None:
+    quoted = given.quoted
     for setting in given.settings:
+        if setting in quoted:
+            continue
         if setting.stance != "asserted" or setting.op in ("unset", "drop"):
             continue
         names = {GRAPHS: ("cuda_graph_impl",), MODULES_FIELD: ("cuda_graph_modules", "cuda_graph_scope")}.get(

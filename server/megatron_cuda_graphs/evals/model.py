@@ -70,9 +70,7 @@ class Says(_Check):
 
     kind: Literal["says"]
     all: list[list[str]] = Field(min_length=1)
-    near: Literal["sentence", "pair", "answer"] = Field(
-        default="pair", description="How close the groups have to stand."
-    )
+    near: Literal["sentence", "few", "answer"] = Field(default="few", description="How close the groups have to stand.")
     unless: tuple[str, ...] = Field(default=(), description="What takes it back, in the same sentences.")
 
 

@@ -37,6 +37,7 @@ class Setting:
         way: 0 for the answer's main line, a number for each alternative that it names as such.
         source: where it was found.
         text: the words it was found in.
+        strong: a directive asks for it ("set", "use"); otherwise it is merely written down.
     """
 
     field: str
@@ -48,6 +49,7 @@ class Setting:
     text: str
     start: int
     block: int = -1
+    strong: bool = False
 
 
 _ALTERNATIVE = re.compile(
@@ -178,6 +180,8 @@ def _split_block(block: Block) -> Iterator[tuple[Block, Stance]]:
 
 def _block_stance(block: Block) -> Stance:
     lead = block.lead
+    if not lead.rstrip("* ").endswith(":") and len(lead.split()) > 2:
+        return "asserted"
     if lead.startswith("|") or len(lead) > 240:
         return "asserted"
     last = re.split(r"(?<=[.!?])\s", lead.rstrip(":* "))[-1]
@@ -294,6 +298,8 @@ def _line_pairs(line: str) -> Iterator[tuple[str, Any]]:
             yield field, value
     if unset := re.match(r"\s*unset\s+([A-Z_]+)", line):
         yield unset[1], None
+    if (gone := re.match(r"\s*~([\w.]+)", line)) and (field := field_name(gone[1])):
+        yield field, None
 
 
 def _read_value(field: str, text: str) -> Any:
@@ -320,7 +326,7 @@ _RUN = re.compile(
     rf"[\"'\[(]?(?P<names>(?:\"|')?[a-z_]+(?:\"|')?(?:{_JOIN}(?:\"|')?[a-z_]+(?:\"|')?)*)[\"'\])]?", re.IGNORECASE
 )
 _TO = re.compile(
-    r"\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
+    r"[\"']?\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
     r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|"
     r"ought to) be(?: set to)?|becomes?|"
     r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |"
@@ -330,7 +336,8 @@ _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|sa
 _STATE = re.compile(
     r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|"
     r"should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
-    r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|at its default|to its default)\b",
+    r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|disappears?|vanish(?:es)?|obsolete|"
+    r"superfluous|at its default|to its default)\b",
     re.IGNORECASE,
 )
 _FROM = re.compile(r"\s*,?\s*(?:\bfrom\s+(?P<old>\S+)\s+)\bto\s+")
@@ -349,8 +356,13 @@ _REMOVE_VERB = re.compile(
     r"settings)\s+)*(?P<between>[\w\s.,=/+&:;\[\]'\"()<>-]*)$",
     re.IGNORECASE,
 )
+_NOUNS = (
+    r"\b(?:keywords?|names?|entr(?:y|ies)|switch(?:es)?|options?|keys?|arguments?|settings?|too|also|old|"
+    r"deprecated|two)\b"
+)
 _NAMES_ONLY = re.compile(
-    r"^(?:\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|\bthe\b|\bboth\b|"
+    rf"^(?:{_NOUNS}|\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|"
+    rf"\bthe\b|\bboth\b|"
     r"\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$"
 )
 
@@ -430,6 +442,14 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
             spoken.append(moved)
             explicit.add(leaf(field))
             yield replace(moved, start=moved.start)
+    if (arrow := _BECOMES.search(s)) and spoken:
+        left = [x for x in spoken if re.search(r"[:=]|--\S+ \S", s[x.start - unit.start : max(0, arrow.start())])]
+        right = [x for x in spoken if x.start - unit.start >= arrow.end()]
+        kept = {leaf(x.field) for x in right}
+        if right and all(x.op == "set" for x in left):
+            for old in left:
+                if leaf(old.field) not in kept:
+                    yield replace(old, op="unset", value=None, stance="asserted")
     if (it := _IT.search(s)) and stance(s, it.start(), it.start()) != "denied":
         for match, field in names:
             if match.end() <= it.start() and not any(
@@ -455,7 +475,7 @@ def _about(
 ) -> Iterator[Setting]:
     before, after = s[: match.start()], s[match.end() :]
 
-    def made(op: Any, value: Any, end: int, how: Stance | None = None) -> Setting:
+    def made(op: Any, value: Any, end: int, how: Stance | None = None, *, written: bool = False) -> Setting:
         if how is None:
             # "set a = 1, b = 2 and c = 3": what stands before the first of them holds for all
             first = match.start()
@@ -464,14 +484,17 @@ def _about(
             while series := _SERIES.search(s[:first]):
                 first = series.start("name")
             bare = not re.search(r"\w", _LABEL.sub("", s[:first]))
-            how = stance(s, match.start(), end, need_directive=not bare)
+            how = stance(s, match.start(), end, need_directive=not (bare or written))
             if how == "mentioned" and first != match.start():
-                how = stance(s, first, first, need_directive=not bare)
+                how = stance(s, first, first, need_directive=not (bare or written))
             if bare and how != "denied":
                 how = "asserted"
             if how == "mentioned" and _NEEDED.match(s[end:]):
                 how = "asserted"
-        return Setting(field, op, value, how, 0, "prose", s, unit.start)
+        place = _UNDER.match(s[end:])
+        name = f"{place[1].lower()}.{field}" if place and "." not in field and not is_environment(field) else field
+        strong = how == "asserted" and stance(s, match.start(), end, need_directive=True) == "asserted"
+        return Setting(name, op, value, how, 0, "prose", s, unit.start, strong=strong)
 
     removed = _last_verb(_REMOVE_VERB, before)
     if removed and _NAMES_ONLY.match(removed["between"]) and not re.match(r"\s*(?:'s|\s)*(?:to|->)\s", after):
@@ -509,11 +532,11 @@ def _about(
             value = _read_value(field, target[lead.end() :])
             if value is not NOTHING:
                 end = len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :]))
-                yield (
-                    made("set", value, end)
-                    if certain
-                    else replace(made("set", value, end), stance=_weak(made("set", value, end).stance, before))
-                )
+                if certain:
+                    yield made("set", value, end, written=bool(re.search(r"[:=]|->", lead[0])))
+                else:
+                    described = made("set", value, end)
+                    yield replace(described, stance=_weak(described.stance, before))
                 return
     if re.search(r"\b(?:empty|clear|blank)(?:ing)?\s+(?:the\s+)?$", before, re.IGNORECASE) and leaf(field) in LISTS:
         yield made(
@@ -545,6 +568,12 @@ def _about(
             "deleted",
             "gone",
             "goes",
+            "disappear",
+            "disappears",
+            "vanish",
+            "vanishes",
+            "obsolete",
+            "superfluous",
             "at its default",
             "to its default",
         ):
@@ -600,12 +629,21 @@ _SERIES = re.compile(
     r"\bplus\b|\b(?:together |along )?with\b|\b(?:next|in addition) to\b|\b(?:along|be)side\b|\bas well as\b|\+|"
     r"&|\bbut\b)\s*(?:and\s+|also\s+|with\s+|the\s+|\([^)]*\)\s*)*$"
 )
+_UNDER = re.compile(
+    r"\s+(?:under|in|into|to|inside|below|in the section|within)\s+(?:the\s+)?(model|rng|dataset|ddp|"
+    r"comm_overlap|train|rerun_state_machine)\b(?!\.\w)",
+    re.IGNORECASE,
+)
 _INNER = re.compile(r"\s*\((?:to |=|: ?)?(\[[^\]]*\]|true|false|null|none|\d[\w.]*)\)", re.IGNORECASE)
 _FLAGS = re.compile(r"(?:--[a-z][\w-]*(?:[ =][\w.,-]+)*\s+)+$")
 _LABEL = re.compile(r"^(?:[\w .'-]{0,40}:\s+|(?:and|then|so|also|now)\s+)+")
 _NEEDED = re.compile(
     r"\s*(?:is|are)\s+(?:\w+ly\s+)?(?:needed|required|mandatory|necessary|right|correct|enough|the (?:fix|right|"
     r"answer|way)|what you (?:want|need))"
+)
+_BECOMES = re.compile(
+    r"\bbecomes?\b|\s->\s|\bturns? into\b|\b(?:is|are) replaced (?:by|with)\b|\bmaps? to\b|\btranslates? to\b",
+    re.IGNORECASE,
 )
 _FLAG_USE = re.compile(
     r"(?:\b(?:add|pass|append|use|with|need|needs|put|supply|give|include|plus|and|also|,)\s*(?:the (?:flag )?)?)$",
@@ -787,7 +825,8 @@ _OFF = re.compile(
 )
 _SEGMENTS = re.compile(
     r"\b(?:remov(?:e|ing)|drop(?:ping)?|tak(?:e|ing)|turn(?:ing)? off|switch(?:ing)? off|disabl(?:e|ing)|"
-    r"delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b",
+    r"delet(?:e|ing)|giv(?:e|ing) up)\s+(?:the )?expandable[_ ]segments\b|\b(?:turn|"
+    r"switch)(?:ing)?\s+expandable[_ ]segments off\b",
     re.IGNORECASE,
 )
 _RNG = re.compile(

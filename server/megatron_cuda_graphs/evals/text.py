@@ -142,7 +142,7 @@ def plain(text: str) -> str:
 
 _SETTING_LINE = re.compile(
     r"^\s*(?:(?:export\s+)?[A-Za-z_][\w.]*_[\w.]*\s*[:=]\s*(?:\[[^\]]*\]|\"[^\"]*\"|'[^']*'|[\w.:/~-]+)"
-    r"|(?:torchrun \S.*)?--[a-z][\w-]*(?:[ =][^`]*)?)\s*\\?(?:\s+#.*)?$"
+    r"|~[\w.]+|(?:torchrun \S.*)?--[a-z][\w-]*(?:[ =][^`]*)?)\s*\\?(?:\s+#.*)?$"
 )
 _SECTION_LINE = re.compile(r"^\s*[a-z_]+:\s*$")
 
@@ -281,6 +281,10 @@ _NEGATOR = (
     r"has not|have not"
 )
 _MENTION = (
+    r"migrat\w+|(?:is|are|was|gets?|being|only|silently) (?:translated|turned|converted|mapped|read|"
+    r"rewritten|treated|interpreted)(?: (?:to|into|as))?|"
+    r"(?:core|bridge|it|which|that|megatron\S*|release|0\.\d+\S*) (?:\w+ )?(?:turns?|reads?|treats?|"
+    r"converts?|translates?|rewrites?|makes?|sets?)|means|counts? as|amounts? to|"
     r"currently|already|you have|you set|you use|you had|your (?:config|file|yaml|script|job|run)\w*(?: has|"
     r" sets| uses| says)?|"
     r"the (?:config|file|yaml|script|job|run|manifest)\w* (?:has|sets|uses|says|asks|names|leaves|writes|"
@@ -359,17 +363,23 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
         if last["mention"]:
             return "mentioned"
         return "asserted"
-    if _CONDITION.match(before):
+    if _CONDITION.match(before) or (clause_start == 0 and re.match(r"\s*with\b", before, re.IGNORECASE)):
         return "mentioned"
     return "mentioned" if need_directive else "asserted"
 
 
+_JOINS = frozenset({
+    "but", "he", "hence", "i", "instead", "it", "just", "now", "only", "simply", "so", "that", "then", "therefore", "they",
+    "this", "thus", "we", "with", "you",
+})  # fmt: skip
 _NAMES = re.compile(r"^[\s\w.=\[\]'\"/:+&-]*$")
 
 
 def _enumerates(between: str) -> bool:
     """True when a comma stands in a list of names rather than between clauses."""
     words = [w for w in re.findall(r"[A-Za-z][\w'-]*", between) if w.lower() not in ("and", "or", "both", "the", "nor")]
+    if any(w.lower() in _JOINS for w in words):
+        return False
     named = len(words) <= 1 or all("_" in w for w in words)
     return (
         named

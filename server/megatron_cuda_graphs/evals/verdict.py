@@ -36,7 +36,7 @@ _ACCEPT = re.compile(
     re.IGNORECASE,
 )
 _NOT_GRAPH = re.compile(
-    r"\b(?:(?:not|n't|never|nothing|isn't|aren't|wasn't|no)\b[^.;:]{0,40}\b(?:CUDA[- ]?)?graphs?\b|"
+    r"(?:(?:\b(?:not|never|nothing|no)|n't|cannot)\b[^.;:]{0,40}\b(?:CUDA[- ]?)?graphs?\b|"
     r"(?:CUDA[- ]?)?graphs?\b[^.;:,]{0,40}\b(?:innocent|not (?:to blame|the (?:cause|culprit|problem|reason|"
     r"issue)|involved|at fault|responsible|related|implicated)|"
     r"(?:are|is|were|was)(?: not|n't) (?:to blame|the|involved|at fault|responsible|related|implicated|what|"
@@ -49,12 +49,12 @@ _NOT_GRAPH = re.compile(
     re.IGNORECASE,
 )
 _IS_GRAPH = re.compile(
-    r"\b(?:cuda_graph_failure|(?:is|was|yes)\b[^.;]{0,25}\b(?:a|the|an?) (?:genuine |real |"
-    r"true )?(?:CUDA[- ]?)?graphs?[- ](?:failure|problem|issue|capture|bug|error|related)|"
-    r"(?:CUDA[- ]?)?graphs? (?:capture|replay) (?:failed|failure|broke|fails|died|was invalidated|is what)|"
-    r"(?:because of|due to|caused by|blame|from|by|during|in|inside|while|"
-    r"under)\b[^.;]{0,40}\b(?:CUDA[- ]?)?(?:graph|graphs|captur\w+|replay\w*)\b|(?:graph|graphs) (?:are|"
-    r"is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible|involved)|captur(?:e|ed|ing)\b)",
+    r"\bcuda_graph_failure\b|\b(?:is|was|it's|yes)\b[^.;]{0,25}\b(?:a|the|an?) (?:genuine |real |"
+    r"true )?(?:CUDA[- ]?)?graphs?"
+    r"(?: \(?(?:capture|replay)\)?)?[- ](?:failure|problem|issue|bug|error|related)|"
+    r"(?:CUDA[- ]?)?graphs? (?:capture|replay) (?:failed|failure|broke|fails|died|was invalidated)|"
+    r"\b(?:because of|due to|caused by|blame)\b[^.;]{0,20}\b(?:CUDA[- ]?)?(?:graphs?|capture|replay)\b|"
+    r"\bgraphs?(?: capture| replay)? (?:are|is) (?:to blame|the (?:cause|culprit|problem)|at fault|responsible)",
     re.IGNORECASE,
 )
 _YES = re.compile(
@@ -82,31 +82,23 @@ def polarity(text: str, about: About) -> bool | None:
             return False
         return True if _IS_GRAPH.search(text) else None
     reject, accept = _REJECT.search(text), _ACCEPT.search(text)
-    if reject and accept:
-        inside = reject.start() <= accept.start() < reject.end()
-        negated = re.search(
-            r"\b(?:not|never|n't|no|nothing|neither|without|isn't|doesn't|won't)\b[^,;:.]{0,14}$",
-            text[: reject.start()],
-            re.IGNORECASE,
-        )
-        if accept.start() <= reject.start() < accept.end():
-            return True
-        if negated and not inside:
-            return True
-        return reject.start() > accept.start() and not inside
-    if reject:
-        negated = re.search(
-            r"(?:\b(?:not|never|no|nothing|neither|without)|n't)\b[^,;:.]{0,14}$", text[: reject.start()], re.IGNORECASE
-        )
-        return bool(negated)
+    # Of two words the first says it, unless it is a part of the other ("does not start").
+    if reject and accept and reject.start() <= accept.start() < reject.end():
+        accept = None
+    elif reject and accept and accept.start() <= reject.start() < accept.end():
+        reject = None
+    if reject and (accept is None or reject.start() < accept.start()):
+        return bool(_NEGATED.search(text[: reject.start()]))
     if accept:
-        negated = re.search(
-            r"(?:\b(?:not|never|no longer|neither|cannot|hardly|nothing)|n't)\b[^,;.]{0,18}$",
-            text[: accept.start()],
-            re.IGNORECASE,
-        )
-        return not negated
+        return not _NEGATED.search(text[: accept.start()])
     return None
+
+
+_NEGATED = re.compile(
+    r"(?:\b(?:not|never|no|nothing|neither|without|no longer|cannot|hardly|none of (?:them|these|the))|"
+    r"n't)\b[^,;:.]{0,18}$",
+    re.IGNORECASE,
+)
 
 
 def verdict(answer: str, about: About) -> tuple[bool | None, str]:
@@ -118,6 +110,8 @@ def verdict(answer: str, about: About) -> tuple[bool | None, str]:
     units: tuple[Sentence, ...] = sentences(plain(answer))
     for unit in units:
         text = unit.text
+        if text.rstrip("* ").endswith("?"):
+            continue
         text = re.sub(
             r"^\W*(?:\*\*)?(?:verdict|answer|result|short answer|tl;dr|conclusion|status|outcome)\W*[:-]\s*",
             "",
