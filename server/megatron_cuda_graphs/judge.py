@@ -129,9 +129,10 @@ def _ways_out(rule: Rule, settings: Settings) -> list[list[Change]]:
     if ways is None:
         return []
     try:
-        return supposing(lambda: [list(way) for way in ways(settings) if way], [])
+        found = supposing(lambda: [list(way) for way in ways(settings) if way], [])
     except _WRONG_TYPE:
         return []
+    return [way for i, way in enumerate(found) if way not in found[:i]]
 
 
 class _OverUnknown(dict[str, Any]):

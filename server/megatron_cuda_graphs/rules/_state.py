@@ -189,6 +189,12 @@ def no_modules(s: Settings) -> list[Change]:
     return [unset(f) for f in fields if any(n not in ("full", "") for n in _as_list(s.written.get(f)))]
 
 
+def switched_on_by_module(s: Settings) -> bool:
+    """The configuration says none, and a deprecated module name has switched graphs on all the same (MCG018)."""
+    none = s.written.get("cuda_graph_impl", "none") == "none"
+    return none and s.cuda_graph_impl == "full_iteration" and bool(no_modules(s))
+
+
 def keep_recompute(s: Settings, *drop: str) -> list[Change]:
     """Selective recompute without some modules; no recompute when nothing is left."""
     changes = [unset("moe_layer_recompute")] if "moe" in drop and s.written.get("moe_layer_recompute") else []

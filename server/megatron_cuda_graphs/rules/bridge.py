@@ -463,7 +463,10 @@ NAN_LOSS = "rerun_state_machine.check_for_nan_in_loss"
     fields=(NAN_LOSS, "cuda_graph_impl", "cuda_graph_modules", "cuda_graph_scope"),
     says="The NaN check reads the loss on the host, inside what the full-iteration graph captures; it is "
     "on by default.",
-    fixes=lambda s: [[to(NAN_LOSS, False)]],
+    fixes=lambda s: [
+        *([state.no_modules(s)] if state.switched_on_by_module(s) else []),
+        [to(NAN_LOSS, False)],
+    ],
     failure_mode="nan_check_incompatible",
 )
 def nan_check_with_full_iteration(s: Settings) -> Any:

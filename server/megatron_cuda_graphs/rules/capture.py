@@ -17,7 +17,8 @@ def _without_whole_layers(s: Settings) -> list[list[Change]]:
         s, "transformer_engine", scoped)  # fmt: skip
     padded = [to("moe_expert_capacity_factor", s.moe_expert_capacity_factor or 1.0),
               to("moe_pad_expert_input_to_capacity", True)]  # fmt: skip
-    return [first, padded]
+    unwanted = [state.no_modules(s)] if state.switched_on_by_module(s) else []
+    return [*unwanted, first, padded]
 
 
 @rule(

@@ -162,6 +162,8 @@ overlap_with_mtp_needs_pipeline = _neighbour(
 def _fix_overlap(s: Settings) -> list[list[Change]]:
     if s.cuda_graph_impl == "transformer_engine":
         kept = [m for m in s.modules if m not in ("moe", "mlp")]
+        if "moe" in s.modules:
+            kept += state.ROUTER
         modules = state.settle(s, kept if kept else state.scoped(s))
         return [state.set_modules(s, modules), state.overlap_off(s)]
     return [state.switch_to_te(s), state.overlap_off(s)]
