@@ -152,42 +152,82 @@ def stack_page() -> str:
     return MADE + STACKS.replace("{core}", ", ".join(releases.CORE)).replace("{table}", pairs)
 
 
-def tools_page() -> str:
-    """docs/tools.md: the MCP tools as a client sees them."""
+CALLS: dict[str, dict[str, Any]] = {
+    "validate_config": {"stack": "bridge=0.6.2,te=2.14.0"},
+    "recommend_scope": {"workload": {"num_moe_experts": 128, "hidden_size": 2048, "num_layers": 48, "gpu": "h100"}},
+    "diagnose_error": {"text": "[rank3]: AssertionError: RNG tracker does not support cudagraphs!"},
+}
+SERVER = """\
+# The MCP server
+
+`megatron-cuda-graphs serve` speaks MCP over stdio; `--http` over HTTP on the loopback interface. Every answer has a
+short text and the whole result as structured content. Errors that the caller can mend come back as readable tool
+errors. Files are read only under folders given with `--allow-path`; text is always fine.
+"""
+
+
+async def _ask() -> tuple[list[Any], list[Any], list[Any], list[Any], dict[str, str]]:
+    """What a client sees, and the texts of typical answers."""
     from mcp import Client
 
     from megatron_cuda_graphs.mcp_server import build
 
-    async def ask() -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        async with Client(build()) as client:
-            return (
-                (await client.list_tools()).tools,
-                (await client.list_resources()).resources,
-                (await client.list_resource_templates()).resource_templates,
-                (await client.list_prompts()).prompts,
-            )
+    calls = {name: dict(arguments) for name, arguments in CALLS.items()}
+    calls["validate_config"]["config"] = (ROOT / "examples/qwen3_30b_a3b_pretrain.yaml").read_text("utf-8")
+    async with Client(build()) as client:
+        answers = {name: (await client.call_tool(name, a)).content[0].text for name, a in calls.items()}
+        return (
+            (await client.list_tools()).tools,
+            (await client.list_resources()).resources,
+            (await client.list_resource_templates()).resource_templates,
+            (await client.list_prompts()).prompts,
+            answers,
+        )
 
-    tools, resources, templates, prompts = asyncio.run(ask())
-    parts = [MADE + "# The MCP server\n\n`megatron-cuda-graphs serve` speaks MCP over stdio; `--http` over HTTP on the"
-             " loopback interface. Every answer has a short text and the whole result as structured content. Errors"
-             " that the caller can mend come back as readable tool errors. Files are read only under folders given with"
-             " `--allow-path`; text is always fine.\n"]  # fmt: skip
+
+def _tokens(tools: list[Any], answers: dict[str, str]) -> str:
+    """What the tool list and typical answers cost a model's context."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import bpe_openai
+
+    encoding = bpe_openai.get_encoding("o200k_base")
+    listed = [t.model_dump(mode="json", by_alias=True, exclude_none=True) for t in tools]
+
+    def count(value: Any) -> int:
+        return len(encoding.encode(value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))))
+
+    rows = [("the whole tool list", count({"tools": listed}), "")]
+    rows += [(f"`{t['name']}`", count(t), count(answers[t["name"]]) if t["name"] in answers else "") for t in listed]
+    shown = table(("", "definition", "answer"), rows)
+    return (
+        "## Tokens\n\nCounted with the o200k_base vocabulary; other models' differ a little. Answers are the texts to "
+        f"the calls in tools/make_docs.py; the structured content comes on top.\n\n{shown}"
+    )
+
+
+def tools_page() -> str:
+    """docs/tools.md: the MCP tools as a client sees them."""
+    tools, resources, templates, prompts, answers = asyncio.run(_ask())
+    parts = [MADE + SERVER]
     for tool in tools:
         rows = [
             (f"`{name}`", "yes" if name in tool.input_schema.get("required", ()) else "", p.get("description", ""))
             for name, p in tool.input_schema["properties"].items()
         ]
-        hints = tool.annotations
-        kind = "reads only" if hints.read_only_hint else "runs a process on the GPU"
-        parts.append(
-            f"## {tool.name}\n\n{tool.description}\n\n({kind})\n\n" + table(("argument", "required", ""), rows)
-        )
-    parts.append("## Resources\n\n" + table(("uri", ""), [
+        kind = "reads only" if tool.annotations.read_only_hint else "runs a process on the GPU"
+        listed = table(("argument", "required", ""), rows)
+        parts.append(f"## {tool.name}\n\n{tool.description}\n\n({kind})\n\n{listed}")
+    served = [
         *((f"`{r.uri}`", r.description or r.name) for r in resources if not str(r.uri).startswith("skill:")),
         *((f"`{t.uri_template}`", t.description) for t in templates),
         ("`skill://megatron-cuda-graphs/SKILL.md`", "The skill, with `skills/list` and `skills/get` (SEP-2640)."),
-    ]))  # fmt: skip
-    parts.append("## Prompts\n\n" + table(("name", ""), ((f"`{p.name}`", p.description) for p in prompts)))
+    ]
+    parts.append(f"## Resources\n\n{table(('uri', ''), served)}")
+    parts.append(f"## Prompts\n\n{table(('name', ''), ((f'`{p.name}`', p.description) for p in prompts))}")
+    parts.append(_tokens(tools, answers))
     return "\n".join(parts)
 
 
