@@ -275,13 +275,9 @@ def _before(text: str, start: int) -> str:
 
 
 def _quote(check: Quote, given: Given) -> Passed:
-    said, where = verdict(given.answer, "accepted")
-    if (
-        said
-        and not _HOWEVER.search(where)
-        and not any(polarity(u.text, "accepted") is False for u in given.sentences[:3])
-    ):
-        return False, f"says that it is accepted: {where}"
+    first = next((u.text for u in given.sentences if not u.text.rstrip("* ").endswith("?")), "")
+    if _WELCOMES.match(first) and not _HOWEVER.search(first) and polarity(first, "accepted") is not False:
+        return False, f"says that it is accepted: {first}"
     answer = _words(given.text)
     best, which = 0.0, ""
     for message in check.messages:
@@ -294,6 +290,11 @@ def _quote(check: Quote, given: Given) -> Passed:
     return False, f"{best:.0%} of {which!r}"
 
 
+_WELCOMES = re.compile(
+    r"^\W*(?:verdict\W+|answer\W+)?(?:yes\b|accepted\b|(?:it|this|that|the (?:config\w*|container|file|script|job|model|run))\s+"
+    r"(?:is |does |will |would )?(?:accepted|valid|starts?|validates?|passes|works?|constructs?|builds?|runs?|loads?)\b)",
+    re.IGNORECASE,
+)
 _HOWEVER = re.compile(r"\b(?:but|however|although|though|until|only|then|yet)\b", re.IGNORECASE)
 
 

@@ -307,6 +307,8 @@ def _read_value(field: str, text: str) -> Any:
     match = _VALUE.match(text)
     if not match:
         return NOTHING
+    if leaf(field) in LISTS and re.match(r"(?:an? |the )?empty\b|nothing\b|no modules\b", text, re.IGNORECASE):
+        return []
     raw = match[0]
     if leaf(field) in LISTS and raw[:1] not in "[(\"'":
         raw = _run(text) or raw
@@ -370,6 +372,7 @@ _NAMES_ONLY = re.compile(
 def _from_sentences(text: str) -> Iterator[Setting]:
     header: list[str] = []
     previous: Sentence | None = None
+    last: str | None = None
     for unit in sentences(text):
         if unit.kind == "row":
             cells = [c.strip() for c in unit.text.strip("|").split("|")]
@@ -378,8 +381,28 @@ def _from_sentences(text: str) -> Iterator[Setting]:
             if not all(re.fullmatch(r":?-*:?", c) for c in cells):
                 yield from _from_row(cells, header, unit)
         else:
-            yield from _from_sentence(unit)
+            found = list(_from_sentence(unit))
+            yield from found
+            yield from _set_it(unit, last)
+            last = next((f for m in reversed(list(_NAME.finditer(unit.text))) if (f := field_name(m[0]))), last)
         previous = unit
+
+
+_SET_IT = re.compile(
+    r"\b(?:set|change|make|put|switch|reduce|restrict|shrink|cut|limit|turn|write) (?:it|this|that|them)(?: back)?(?: to| as|:| =)? (?:just |only |be )?",
+    re.IGNORECASE,
+)
+
+
+def _set_it(unit: Sentence, last: str | None) -> Iterator[Setting]:
+    """ "... : set it to [layernorm]": the field that was named last."""
+    for match in _SET_IT.finditer(unit.text):
+        named = [f for m in _NAME.finditer(unit.text[: match.start()]) if (f := field_name(m[0]))]
+        field = named[-1] if named else last
+        value = _read_value(field, unit.text[match.end() :]) if field else NOTHING
+        if field and value is not NOTHING:
+            how = stance(unit.text, match.start(), match.start())
+            yield Setting(field, "set", value, how, 0, "prose", unit.text, unit.start + match.start(), strong=True)
 
 
 def _from_row(cells: list[str], header: list[str], unit: Sentence) -> Iterator[Setting]:
@@ -560,6 +583,8 @@ def _about(
     if state:
         word = state["word"].lower()
         how = stance(s, match.start(), match.end() + state.end())
+        if how == "mentioned" and re.search(r"\bwith\s+(?:the\s+)?$", before, re.IGNORECASE):
+            how = "asserted"
         if word in (
             "unset",
             "out",

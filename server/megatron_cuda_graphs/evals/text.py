@@ -265,9 +265,9 @@ _DIRECTIVE = (
     r"captur(?:e|ing)|"
     r"rais(?:e|ing)|increas(?:e|ing)|lower(?:ing)?|reduc(?:e|ing)|bump(?:ing)?|disabl(?:e|ing)|leave|leaving|"
     r"deploy|spell(?:ed)?|the spelling is|goes? to|declare|select|opt for|try|includ(?:e|ing)|"
-    r"remov(?:e|ing)|drop(?:ping)?|delet(?:e|ing)|flip(?:ping)?|i(?:'d| would)|result|answer|recommendation|"
-    r"solution|final|new|translates? to|"
-    r"maps? to|equivalent|correct|right|works?|ensure|make sure"
+    r"remov(?:e|ing)|drop(?:ping)?|delet(?:e|ing)|flip(?:ping)?|i(?:'d| would)|"
+    r"translates? to|"
+    r"maps? to|ensure|make sure"
 )
 _NEGATOR = (
     r"do not|does not|did not|don't|doesn't|didn't|never|must not|mustn't|should not|shouldn't|cannot|can't|"
@@ -369,8 +369,8 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
 
 
 _JOINS = frozenset({
-    "but", "he", "hence", "i", "instead", "it", "just", "now", "only", "simply", "so", "that", "then", "therefore", "they",
-    "this", "thus", "we", "with", "you",
+    "but", "he", "hence", "i", "instead", "it", "just", "now", "only", "simply", "so", "that", "then", "therefore",
+    "they", "this", "thus", "we", "with", "you",
 })  # fmt: skip
 _NAMES = re.compile(r"^[\s\w.=\[\]'\"/:+&-]*$")
 
