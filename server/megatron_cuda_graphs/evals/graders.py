@@ -291,8 +291,10 @@ def _quote(check: Quote, given: Given) -> Passed:
 
 
 _WELCOMES = re.compile(
-    r"^\W*(?:verdict\W+|answer\W+)?(?:yes\b|accepted\b|(?:it|this|that|the (?:config\w*|container|file|script|job|model|run))\s+"
-    r"(?:is |does |will |would )?(?:accepted|valid|starts?|validates?|passes|works?|constructs?|builds?|runs?|loads?)\b)",
+    r"^\W*(?:verdict\W+|answer\W+)?(?:yes\b|accepted\b|(?:it|this|that|the (?:config\w*|container|file|"
+    r"script|job|model|run))\s+"
+    r"(?:is |does |will |would )?(?:accepted|valid|starts?|validates?|passes|works?|constructs?|builds?|"
+    r"runs?|loads?)\b)",
     re.IGNORECASE,
 )
 _HOWEVER = re.compile(r"\b(?:but|however|although|though|until|only|then|yet)\b", re.IGNORECASE)
@@ -381,7 +383,7 @@ def _place(check: Place, given: Given) -> Passed:
     if check.lines:
         near = {n + d for n in check.lines for d in (-1, 0, 1)}
         text = given.text
-        said = [int(m[1]) for m in re.finditer(r"\b(?:lines?|l\.?|ll\.?|at)\s*#?(\d+)\b", text, re.IGNORECASE)]
+        said = [int(m[1]) for m in re.finditer(r"\b(?:lines?|l\.?|ll\.?|at)\W{0,6}(\d+)\b", text, re.IGNORECASE)]
         said += [int(m[1]) for m in re.finditer(r"\b(?:txt|log|out|err)(?::|\s*#\s*|\s+line\s+)(\d+)", text)]
         said += [
             int(n)

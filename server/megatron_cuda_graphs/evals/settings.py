@@ -331,14 +331,16 @@ _TO = re.compile(
     r"[\"']?\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
     r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|"
     r"ought to) be(?: set to)?|becomes?|"
-    r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at)\s+(?:just |only |"
+    r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at|listing|"
+    r"naming|covering)\s+(?:just |only |"
     r"exactly |the (?:list|string|value) |plain )?)"
 )
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
 _STATE = re.compile(
     r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|"
     r"should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
-    r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|disappears?|vanish(?:es)?|obsolete|"
+    r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|must go|has to go|have to go|should go|"
+    r"disappears?|vanish(?:es)?|obsolete|"
     r"superfluous|at its default|to its default)\b",
     re.IGNORECASE,
 )
@@ -389,7 +391,8 @@ def _from_sentences(text: str) -> Iterator[Setting]:
 
 
 _SET_IT = re.compile(
-    r"\b(?:set|change|make|put|switch|reduce|restrict|shrink|cut|limit|turn|write) (?:it|this|that|them)(?: back)?(?: to| as|:| =)? (?:just |only |be )?",
+    r"\b(?:set|change|make|put|switch|reduce|restrict|shrink|cut|limit|turn|write) (?:it|this|that|"
+    r"them)(?: back)?(?: to| as|:| =)? (?:just |only |be )?",
     re.IGNORECASE,
 )
 
@@ -549,6 +552,9 @@ def _about(
             target = s[other.end() :]
             continue
         break
+    if gone := _TO_NOTHING.match(target):
+        yield made("unset", None, len(s) - len(target) + gone.end(), written=True)
+        return
     for pattern, certain in ((_TO, True), (_IS, False)):
         lead = pattern.match(target)
         if lead:
@@ -556,7 +562,7 @@ def _about(
             if value is not NOTHING:
                 end = len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :]))
                 if certain:
-                    yield made("set", value, end, written=bool(re.search(r"[:=]|->", lead[0])))
+                    yield made("set", value, end, written=bool(re.search(r"[:=]|->|listing|naming", lead[0])))
                 else:
                     described = made("set", value, end)
                     yield replace(described, stance=_weak(described.stance, before))
@@ -577,7 +583,8 @@ def _about(
             else NOTHING
         )
         if value is not NOTHING and not re.match(r"\s*(?:on|off|no)\b", target):
-            yield made("set", value, len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :])))
+            end = len(s) - len(target) + lead.end() + len(_raw(field, target[lead.end() :]))
+            yield made("set", value, end, written=target[lead.end() : lead.end() + 1] in ("'", '"', "["))
             return
     state = _STATE.match(target)
     if state:
@@ -593,6 +600,10 @@ def _about(
             "deleted",
             "gone",
             "goes",
+            "must go",
+            "has to go",
+            "have to go",
+            "should go",
             "disappear",
             "disappears",
             "vanish",
@@ -665,6 +676,11 @@ _LABEL = re.compile(r"^(?:[\w .'-]{0,40}:\s+|(?:and|then|so|also|now)\s+)+")
 _NEEDED = re.compile(
     r"\s*(?:is|are)\s+(?:\w+ly\s+)?(?:needed|required|mandatory|necessary|right|correct|enough|the (?:fix|right|"
     r"answer|way)|what you (?:want|need))"
+)
+_TO_NOTHING = re.compile(
+    r"\s*(?:[:=]\s*(?:\[[^\]]*\]|[^\s,;]+)\s*)?->\s*\(?(?:removed?|deleted?|dropped?|gone|unset|nothing|"
+    r"absent|none needed|omit(?:ted)?)\b",
+    re.IGNORECASE,
 )
 _BECOMES = re.compile(
     r"\bbecomes?\b|\s->\s|\bturns? into\b|\b(?:is|are) replaced (?:by|with)\b|\bmaps? to\b|\btranslates? to\b",
@@ -827,7 +843,7 @@ def _spoken_modules(unit: Sentence, names: list[tuple[re.Match[str], str]], expl
 
 _IMPL = re.compile(
     r"(?P<te>\btransformer[_ -]engine\b(?:'s)?(?=\W*(?:scoped|graphs?|impl|implementation|capture|backend|"
-    r"per-layer|CUDA|\(|with|on|,|\.|$|over|for|and))|\bTE(?:'s)?[ -](?:scoped|graphs?|impl|implementation|"
+    r"per-layer|CUDA|\(|with|on|as|,|\.|$|over|for|and))|\bTE(?:'s)?[ -](?:scoped|graphs?|impl|implementation|"
     r"backend|CUDA)\b)"
     r"|"
     r"(?P<full>(?<!remove )(?<!drop )(?<!delete )(?<!scope )(?<!module )(?<!modules )(?<!name )"
