@@ -76,6 +76,11 @@ ENV = {
     "PYTORCH_CUDA_ALLOC_CONF": ["expandable_segments:True"], "PYTORCH_ALLOC_CONF": ["expandable_segments:True"],
     "NCCL_GRAPH_REGISTER": ["1", "0"], "NVTE_CPU_OFFLOAD_V1": ["0", "1"], "CUDA_GRAPHS_USE_NODE_PRIORITY": ["1"],
 }  # fmt: skip
+# Releases in which a rule holds, but that no configuration is known to reach it in, and why.
+UNREACHED = {
+    "MCG308": "whether torch_memory_saver is installed is never known, so it stays undecided",
+    "MCG402": "Bridge 0.6 refuses local graphs first, Megatron-LM turns the tracker on itself, 0.14 has no Bridge",
+}
 ALWAYS = (
     "cuda_graph_impl",
     "cuda_graph_modules",
@@ -310,7 +315,9 @@ def main(argv: list[str]) -> int:
         if len(cases) < len(kept):
             print(f"{rule.id} {rule.name}: an example no longer fires it", file=sys.stderr)
         tried: set[str] = set()
-        while not check and (left := [v for v in unreached(rule, cases) if v not in tried]):
+        while (
+            not check and rule.id not in UNREACHED and (left := [v for v in unreached(rule, cases) if v not in tried])
+        ):
             tried |= {left[0]}
             try:
                 case = search(rule, left[0])
@@ -322,7 +329,7 @@ def main(argv: list[str]) -> int:
                 tried |= {v for v in left if releases.line(releases.parse(v)) == releases.line(releases.parse(left[0]))}
                 continue
             cases.append({**case, "runs": runs(rule, case)})
-        if missing := unreached(rule, cases):
+        if rule.id not in UNREACHED and (missing := unreached(rule, cases)):
             print(f"{rule.id} {rule.name}: no example for {', '.join(missing)}", file=sys.stderr)
         if cases:
             new[rule.id] = cases

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from make_examples import UNREACHED
 from megatron_cuda_graphs import Stack, releases, validate_config
 from megatron_cuda_graphs.render.rule import examples
 from megatron_cuda_graphs.report import Finding
@@ -21,11 +22,6 @@ from megatron_cuda_graphs.validate import ValidationReport
 RULES = [r for r in catalogue() if r.frontends != {"none"}]
 CASES = [(rule.id, number) for rule in RULES for number in range(len(examples(rule.id)))]
 PLAIN = {"num_layers": 4, "hidden_size": 128, "num_attention_heads": 8}
-# Releases in which a rule holds, but that no configuration is known to reach it in, and why.
-UNREACHED: dict[str, str] = {
-    "MCG308": "whether torch_memory_saver is installed is never known, so it stays undecided",
-    "MCG402": "Bridge 0.6 refuses local graphs first, Megatron-LM turns the tracker on itself, 0.14 has no Bridge",
-}
 # Errors that have no way out in the configuration.
 NO_FIX: dict[str, str] = {}
 
