@@ -21,7 +21,7 @@ def folder() -> Path:
         EnvironmentLacks: neither has it.
     """
     here = Path(__file__).resolve()
-    for candidate in (here.parents[1] / "_evals", here.parents[3] / "evals"):
+    for candidate in (here.parents[1] / "skill" / "evals", here.parents[3] / "evals"):
         if (candidate / "evals.json").is_file():
             return candidate
     raise EnvironmentLacks("this installation has no evals/evals.json.", hint="Give the cases with --cases.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from ..errors import InputError
+from ..errors import EnvironmentLacks, InputError
 from ..stack import Stack
 from .configure import Base, Outcome, Prefer, judge, lookup, repeated
 from .model import (
@@ -81,8 +81,11 @@ def read_base(root: str, checks: Checks, stack: tuple[tuple[str, str], ...]) -> 
 
 @lru_cache(maxsize=256)
 def _file(root: str, name: str) -> str:
-    with open(os.path.join(root, name), encoding="utf-8") as file:
-        return file.read()
+    try:
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        raise EnvironmentLacks(f"the cases' file {name} is not under {root}.") from None
 
 
 def grade(case: Case, answer: Answer | str, *, root: str) -> Grade:
