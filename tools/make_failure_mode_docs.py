@@ -46,6 +46,12 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "?", "!")) else ".")
 
 
+def _shown(when: dict[str, Any]) -> str:
+    """What a variant asks of the text, in words."""
+    kinds = (("frames", "Frame "), ("code", "Code with "), ("text", "Message with "), ("any", "Message with "))
+    return "; ".join(lead + " or ".join(map(_code, when[key])) for key, lead in kinds if key in when)
+
+
 def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, str]) -> str:
     """One mode's page."""
     out = [NOTE, f"# `{name}`\n", f"Family: {mode['family']}. {_sentence(mode['about'])}\n"]
@@ -58,6 +64,13 @@ def page(name: str, mode: dict[str, Any], texts: list[Text], rules: dict[str, st
     for steps in mode.get("change", ()):
         out.append(f"- Change: {_change(steps)}")
     if mode.get("change"):
+        out.append("")
+    if mode.get("variants"):
+        out.append("By what the text shows:\n")
+        for one in mode["variants"]:
+            words = " ".join(_sentence(one[key]) for key in ("cause", "fix") if key in one)
+            changes = "; or ".join(map(_change, one.get("change", ())))
+            out.append(f"- {_shown(one['when'])}: {words}" + (f" Change: {changes}." if changes else ""))
         out.append("")
     if mode.get("collect"):
         out += ["## What settles it\n", *(f"- {_sentence(item)}" for item in mode["collect"]), ""]

@@ -20,9 +20,10 @@ _HOLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 _TEXT_KEYS = {"in", "at", "raises", "text", "echo", "confidence", "note"}
 _WORDS = ("text", "any", "any2", "none")
 _SIGNAL_KEYS = {*_WORDS, "all_of", "raises", "frames", "not_frames", "code", "context", "test", "echo", "confidence"}
+_VARIANT_KEYS = {"when", "cause", "fix", "change"}
 _MODE_KEYS = {
     "symptom", "cause", "fix", "change", "collect", "texts", "signals", "symptoms", "notes", "verdict", "looks_like",
-    "note",
+    "note", "variants",
 }  # fmt: skip
 
 
@@ -46,6 +47,9 @@ def declared() -> dict[str, dict[str, Any]]:
                 _known(where, text, _TEXT_KEYS)
             for signal in mode.get("signals", ()):
                 _known(where, signal, _SIGNAL_KEYS)
+            for variant in mode.get("variants", ()):
+                _known(where, variant, _VARIANT_KEYS)
+                _known(where, variant["when"], _SIGNAL_KEYS - {"confidence", "echo"})
             modes[name] = {**mode, "family": path.stem, "about": family["about"]}
     return modes
 
@@ -127,8 +131,8 @@ def _texts(modes: dict[str, dict[str, Any]], rules: list[Any]) -> list[dict[str,
     return rows
 
 
-def _signal(mode: str, signal: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"mode": mode, "confidence": signal["confidence"]}
+def _signal(signal: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
     for key in _WORDS:
         if key in signal:
             out[key] = [squash(word) for word in signal[key]]
@@ -138,7 +142,8 @@ def _signal(mode: str, signal: dict[str, Any]) -> dict[str, Any]:
         out["raises"] = signal["raises"] if isinstance(signal["raises"], list) else [signal["raises"]]
     if "code" in signal:
         out["code"] = [squash(word) for word in signal["code"]]
-    return out | {key: signal[key] for key in ("frames", "not_frames", "context", "test", "echo") if key in signal}
+    plain = ("frames", "not_frames", "context", "test", "echo", "confidence")
+    return out | {key: signal[key] for key in plain if key in signal}
 
 
 def compile_index(rules: list[Any]) -> dict[str, Any]:
@@ -149,10 +154,11 @@ def compile_index(rules: list[Any]) -> dict[str, Any]:
         "modes": {
             name: {key: mode[key] for key in words if key in mode}
             | {"rules": sorted({r.id for r in rules if r.failure_mode == name})}
+            | ({"variants": [v | {"when": _signal(v["when"])} for v in mode["variants"]]} if "variants" in mode else {})
             for name, mode in modes.items()
         },
         "texts": _texts(modes, rules),
-        "signals": [_signal(name, s) for name, mode in modes.items() for s in mode.get("signals", ())],
+        "signals": [{"mode": name} | _signal(s) for name, mode in modes.items() for s in mode.get("signals", ())],
         "symptoms": [
             [name, [[alternative.strip().lower() for alternative in str(group).split("|")] for group in groups]]
             for name, mode in modes.items()

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UserError
 from ..report import EnvFix, Fix
 from ..report import Finding as RuleFinding
-from .match import Index, Mode
+from .match import Index, Mode, variant
 from .reason import Finding
 
 __all__ = ["weigh"]
@@ -44,6 +44,8 @@ def weigh(
         text_rule = finding.candidate.text.rule if finding.candidate and finding.candidate.text else None
         hits.sort(key=lambda f: (f.rule_id != text_rule, f.severity != "error"))
         fix = next((f for hit in hits if (f := _accepted(hit, config, report, stack, env))), None)
+        if finding.events:
+            mode = variant(mode, finding.events[0])
         fixes[finding.mode] = fix if fix is not None else _declared(mode, config, report, stack, env)
         if hits:
             note = f"{hits[0].rule_id} ({hits[0].name}) finds it in this configuration."

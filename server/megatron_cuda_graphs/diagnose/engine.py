@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ..report import EnvFix, FieldFix, Fix, Upstream
-from .match import Index, Mode, index
+from .details import explain
+from .match import Index, Mode, index, variant
 from .model import Consequence, Diagnosis, Evidence, Match, Verdict
 from .parse import Event, Log
+from .phases import healthy, phases, summary
 from .reason import QUOTE, SURE, Finding, Reasoning, reason
 from .sources import Source, expand, from_path, from_text
 from .symptoms import described
@@ -93,7 +95,17 @@ def _size(path: os.PathLike[str]) -> int:
         return 0
 
 
-_MACHINE = re.compile(r"Traceback \(most recent|^\s*File \"|\[rank\d+\]|\b\w+(?:Error|Exception): ", re.MULTILINE)
+# What torch appends to every CUDA error: none of its words describe the failure at hand.
+_BOILERPLATE = re.compile(
+    r"Search for `?\w+'? in https?://\S+(?: for more information\.?)?"
+    r"|CUDA kernel errors might be asynchronously[^\n]*?might be incorrect\.?"
+    r"|For debugging consider passing CUDA_LAUNCH_BLOCKING=1\.?"
+    r"|Compile with `?TORCH_USE_CUDA_DSA`? to enable device-side assertions\.?"
+    r"|If reserved but unallocated memory is large try[^\n]*"
+)
+_MACHINE = re.compile(
+    r"Traceback \(most recent|^\s*File \"|\[rank\d+\]|\b\w+(?:Error|Exception): |CUDA error: ", re.MULTILINE
+)
 
 
 def _add_symptoms(text: str, log: Log, known: Index, reasoning: Reasoning) -> None:
@@ -106,7 +118,7 @@ def _add_symptoms(text: str, log: Log, known: Index, reasoning: Reasoning) -> No
     if any(e.kind == "exception" and e.text.startswith(e.cls) and not log.is_victim(e) for e in log.events):
         return
     machine = bool(_MACHINE.search(text)) or bool(log.progress)
-    for mode, confidence in described(text, known):
+    for mode, confidence in described(_BOILERPLATE.sub(" ", text), known):
         if machine:
             confidence *= 0.7
         event = Event("text", None, 1, None, None, " ".join(text.split())[:QUOTE], last_line=1)
@@ -195,7 +207,11 @@ def _render(
 ) -> Diagnosis:
     matches = []
     for finding in findings[:MATCHES]:
+        root = finding.events[0] if finding.events else None
         mode = known.modes[finding.mode]
+        if root is not None:
+            mode = variant(mode, root)
+        cause, fix, note = explain(mode, root)
         seen: set[tuple[str | None, int]] = set()
         events = [e for e in finding.events if not ((e.path, e.line) in seen or seen.add((e.path, e.line)))]  # type: ignore[func-returns-value]
         matches.append(
@@ -203,22 +219,26 @@ def _render(
                 failure_mode=finding.mode,
                 confidence=round(min(max(finding.confidence, 0.0), 0.99), 3),
                 evidence=tuple(map(_evidence, events[:EVIDENCE])),
-                cause=mode.cause,
-                fix=mode.fix,
+                cause=cause,
+                fix=fix,
                 config_fix=fixes.get(finding.mode, changes(mode)),
                 upstream=_upstream(finding, stack),
                 docs=DOCS.format(finding.mode),
                 looks_like=mode.looks_like,
                 rules=mode.rules,
-                note=finding.note,
+                note=" ".join(filter(None, (finding.note, note))) or None,
             )
         )
     verdict = _verdict(reasoning, findings, known)
+    well = verdict == "unknown" and not (findings and findings[0].confidence >= 0.35) and healthy(log)
+    stages = phases(log) if well else ()
     ranks = sorted(log.ranks or log.local_ranks)
     return Diagnosis(
         verdict=verdict,
         matches=tuple(matches),
-        collect=tuple(dict.fromkeys(_collect(verdict, findings, reasoning, known, log, sources))),
+        collect=tuple(dict.fromkeys(_collect(verdict, findings, reasoning, known, log, sources, well))),
+        summary=summary(log, stages) if well else None,
+        phases=stages,
         consequences=tuple(
             Consequence(kind=_kind(kind), evidence=_evidence(event), times=times)
             for kind, event, times in reasoning.victims
@@ -239,9 +259,21 @@ def _kind(kind: str) -> Kind:
 
 
 def _collect(
-    verdict: Verdict, findings: list[Finding], reasoning: Reasoning, known: Index, log: Log, sources: list[Source]
+    verdict: Verdict,
+    findings: list[Finding],
+    reasoning: Reasoning,
+    known: Index,
+    log: Log,
+    sources: list[Source],
+    well: bool,
 ) -> list[str]:
     wanted = list(reasoning.collect)
+    if well:
+        return [
+            "If something is wrong all the same: what was expected, and losses, gradient norms and times of the same "
+            "steps with cuda_graph_impl none",
+            "If it failed later or on another rank: that rank's log to its end",
+        ]
     if findings and findings[0].confidence < 0.8:
         wanted += known.modes[findings[0].mode].collect
     if findings and findings[0].candidate is not None and findings[0].candidate.echo:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .parse import Event, Frame
 from .text import squash
 
-__all__ = ["Candidate", "Index", "Mode", "Text", "index", "literals"]
+__all__ = ["Candidate", "Index", "Mode", "Text", "index", "literals", "variant"]
 
 INDEX = Path(__file__).parents[1] / "data" / "failure_index.json"
 LONG = 20  # fixed characters, squashed, from which a text alone names its mode
@@ -36,6 +36,7 @@ class Mode(NamedTuple):
     looks_like: str | None
     note: bool
     rules: tuple[str, ...]
+    variants: tuple[dict[str, Any], ...] = ()
 
     @property
     def graph(self) -> bool:
@@ -107,6 +108,7 @@ class Index:
                 m.get("looks_like"),
                 m.get("note", False),
                 tuple(m.get("rules", ())),
+                tuple(m.get("variants", ())),
             )
             for name, m in data["modes"].items()
         }
@@ -383,6 +385,16 @@ def _frame_in(spec: str, event: Event) -> bool:
     return True
 
 
+def variant(mode: Mode, event: Event) -> Mode:
+    """The mode with the cause, fix and change of the first of its declared variants that the event shows."""
+    said = squash(f"{event.cls}: {event.message}" if event.cls else event.message or event.text)
+    for one in mode.variants:
+        if _holds(one["when"], said, event, frozenset()):
+            change = tuple(tuple(step) for step in one["change"]) if "change" in one else mode.change
+            return mode._replace(cause=one.get("cause", mode.cause), fix=one.get("fix", mode.fix), change=change)
+    return mode
+
+
 def _holds(signal: dict[str, Any], said: str, event: Event, flags: frozenset[str]) -> bool:
     get = signal.get
     if (words := get("text")) and not all(word in said for word in words):
@@ -410,25 +422,12 @@ def _holds(signal: dict[str, Any], said: str, event: Event, flags: frozenset[str
     return not get("test") or _TESTS[signal["test"]](event.message)
 
 
-_SIZE = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
-_UNIT = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
-_POOLS = re.compile(
-    r"Of the allocated memory ([\d.]+ \w+) is allocated by PyTorch(?:, with ([\d.]+ \w+) allocated in private pools)?"
-)
-
-
 def _pool_share(message: str) -> float | None:
     """Share of PyTorch's memory that lies in private pools; None where the message does not say."""
-    match = _POOLS.search(" ".join(message.split()))
-    if match is None or match[2] is None:
-        return None
+    from .details import memory
 
-    def amount(text: str) -> float:
-        number = _SIZE.match(text)
-        return float(number[1]) * _UNIT[number[2]] if number else 0.0
-
-    total = amount(match[1])
-    return amount(match[2]) / total if total else None
+    figures = memory(message)
+    return figures.share if figures else None
 
 
 _TESTS = {
@@ -436,6 +435,8 @@ _TESTS = {
     "pools_some": lambda m: (_pool_share(m) or 0.0) >= 0.1,
     "pools_not_large": lambda m: (_pool_share(m) or 0.0) < 0.3,
     "pools_small": lambda m: (_pool_share(m) or 0.0) < 0.2,
+    "pools_told_small": lambda m: (share := _pool_share(m)) is not None and share < 0.2,
+    "pools_untold": lambda m: _pool_share(m) is None,
 }
 
 

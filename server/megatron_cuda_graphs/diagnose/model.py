@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ..report import Fix, Result, Upstream
 
-__all__ = ["Consequence", "Diagnosis", "Evidence", "Match", "Verdict"]
+__all__ = ["Consequence", "Diagnosis", "Evidence", "Match", "Phase", "Verdict"]
 
 Verdict = Literal["cuda_graph_failure", "not_cuda_graph", "unknown"]
 
@@ -48,12 +48,24 @@ class Consequence(Result):
     times: int = Field(default=1, description="How many lines like it there were.")
 
 
+class Phase(Result):
+    """A stretch of training steps of a log without an error; its first line as evidence."""
+
+    phase: Literal["warm-up", "capture", "replay"]
+    first_iteration: int | None = None
+    last_iteration: int | None = None
+    median_ms: float | None = Field(default=None, description="Milliseconds per iteration, as logged.")
+    evidence: Evidence
+
+
 class Diagnosis(Result):
     """The answer of diagnose_error: `matches` best first."""
 
     verdict: Verdict
     matches: tuple[Match, ...] = ()
     collect: tuple[str, ...] = Field(default=(), description="What would settle it.")
+    summary: str | None = Field(default=None, description="What a log without an error shows.")
+    phases: tuple[Phase, ...] = Field(default=(), description="Where a log without an error captured and replayed.")
     consequences: tuple[Consequence, ...] = ()
     ranks: tuple[int, ...] = Field(default=(), description="Ranks seen, at most 64 of them.")
     ranks_seen: int = 0

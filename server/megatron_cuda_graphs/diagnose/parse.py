@@ -29,6 +29,7 @@ class Frame(NamedTuple):
     file: str
     func: str
     code: str = ""
+    line: int = 0
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ _CLOSING = re.compile(r"[Ss]ending process (\d+) closing signal (SIG\w+)")
 _SUMMARY = re.compile(r"\s*rank\s+: (\d+) \(local_rank: (\d+)\)")
 _SUMMARY_EXIT = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: (\d+)\)")
 _STEP = re.compile(r"(?:.*?\b)?iteration\s+(\d+)\s*/\s*(\d+)\s*\|(.*)$")
-_VALUE = re.compile(r"([A-Za-z][A-Za-z ().-]{1,60}?):\s*([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|INF))\b")
+_VALUE = re.compile(r"([A-Za-z][A-Za-z ()._-]{1,60}?):\s*([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|INF))\b")
 _HEADER = re.compile(r"==> (.+?) <==$")
 _HOT = ("graph", "captur", "paged stash", "nccl warn", "internal assert", "expandable", "rng tracker", "rng_tracker",
         "dot product attention", "flashattention", "out of memory", "error", "cannot", "invalid", "must ")  # fmt: skip
@@ -136,7 +137,7 @@ _CAPTURE_BEGIN = re.compile(
 )
 _CAPTURE_END = re.compile(
     r"time spent in cuda graphs capture on rank (\d+)|time spent in cuda graphs capture|cuda graph capture done"
-    r"|graph capture finished|capture finished|finished capturing"
+    r"|graph capture finished|capture finished|finished capturing|built \d+ cuda graph\(s\) in"
 )
 _KILLED = re.compile(
     r"slurmstepd: error|srun: error|srun: (?:Force )?Terminat|Received 15 death signal|got signal: 15|SignalException"
@@ -162,6 +163,12 @@ _VICTIM_TEXT = re.compile(
 )
 _OS_EXIT = {-9: "SIGKILL", 137: "SIGKILL", -6: "SIGABRT", 134: "SIGABRT", -15: "SIGTERM", 143: "SIGTERM",
             -11: "SIGSEGV", 139: "SIGSEGV", -7: "SIGBUS", 135: "SIGBUS"}  # fmt: skip
+
+
+def _frame(match: re.Match[str]) -> Frame:
+    """A matched line of a traceback as a frame."""
+    number = int(match[2][:9]) if match[2] else 0
+    return Frame(match[1] or match[4] or "", (match[3] or match[5] or "").strip(), line=number)
 
 
 class Log:
@@ -298,9 +305,7 @@ class Log:
                     self._close(stream)
                 if stream.stack is not None:
                     if len(stream.stack.frames) < MAX_FRAMES:
-                        stream.stack.frames.append(
-                            Frame(frame[1] or frame[4] or "", (frame[3] or frame[5] or "").strip())
-                        )
+                        stream.stack.frames.append(_frame(frame))
                     return True
                 if not stream.in_traceback:
                     if not stream.linked:
@@ -312,7 +317,7 @@ class Log:
                     stream.in_traceback, stream.frames, stream.started = True, [], line.no
                 if len(stream.frames) >= MAX_FRAMES:
                     del stream.frames[MAX_FRAMES // 2]
-                stream.frames.append(Frame(frame[1] or frame[4], (frame[3] or frame[5] or "").strip()))
+                stream.frames.append(_frame(frame))
                 return True
         if stream.in_traceback:
             indented = text[:1] in " \t" and len(text) - len(body) >= (4 if stream.frames else 1)
@@ -343,7 +348,7 @@ class Log:
         if frame is None or len(broken) < 30 or (" " in text.strip() and not frame[3]):
             stream.broken = broken + text if frame is None and len(broken) >= 30 and "line" not in broken else ""
             return bool(stream.broken)
-        whole = Frame(frame[1] or frame[4], (frame[3] or frame[5] or "").strip())
+        whole = _frame(frame)
         if stream.frames and broken.lstrip().startswith(f'File "{stream.frames[-1].file}"'):
             stream.frames[-1] = whole
         else:
@@ -503,7 +508,7 @@ class Log:
         assert stream.stack is not None
         if frame:
             if len(stream.stack.frames) < MAX_FRAMES:
-                stream.stack.frames.append(Frame(frame[3], frame[2]))
+                stream.stack.frames.append(Frame(frame[3], frame[2], line=int(frame[4][:9])))
             return True
         if body.startswith(("Thread 0x", "Current thread", "<no Python frame>")):
             return True

@@ -169,7 +169,7 @@ def _decompress(path: Path, raw: Any, head: bytes, size: int) -> tuple[Any, int 
         except ImportError:
             raise InputError(
                 "This file is zstd-compressed and no zstd module is installed.",
-                hint="Install zstandard, or decompress it first.",
+                hint="pip install 'megatron-cuda-graphs[zstd]' (the zstandard module), or decompress it first.",
                 path=str(path),
             ) from None
         return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), limit

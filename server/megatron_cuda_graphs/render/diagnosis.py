@@ -28,7 +28,10 @@ def _where(line: Evidence) -> str:
 def text(result: Diagnosis, style: Style = PLAIN, *, others: int = 2, quoted: int = 2) -> str:
     """Verdict, best match with its evidence and fix, `others` more in a line each, what would settle it."""
     colour, words = _VERDICT[result.verdict]
+    if result.summary is not None:
+        colour, words = "good", f"unknown, and nothing failed. {result.summary}"
     lines = [style.paint(colour, words)]
+    lines += [f"  {p.phase}: {style.paint('dim', _where(p.evidence))} {p.evidence.text[:120]}" for p in result.phases]
     for index, match in enumerate(result.matches[: 1 + others]):
         name = match.looks_like or match.failure_mode
         head = f"{style.paint('bold', name)} (confidence {match.confidence:.2f})"
