@@ -215,6 +215,15 @@ def test_environment_decides_what_is_undecided_without_it(tmp_path: Path, capsys
     assert "undecided" not in capsys.readouterr().out.replace("0 undecided", "")
 
 
+def test_what_a_partial_text_leaves_open_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = "model.cuda_graph_impl=transformer_engine model.cuda_graph_modules=[attn,moe] model.num_moe_experts=8\n"
+    assert main(["validate", write(tmp_path / "overrides.txt", text), *STACK, "--env", "A=1"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("undecided")]
+    assert len(lines) == 1
+    assert "more: hangs on" in lines[0]
+    assert len(lines[0]) < 400
+
+
 def test_a_fix_that_needs_the_environment_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "a.yaml", GOOD.replace("none", "transformer_engine") + "use_te_rng_tracker: true\n")
     env = ("--env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")

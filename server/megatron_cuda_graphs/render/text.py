@@ -102,15 +102,26 @@ def finding(
 
 
 def undecided(findings: Sequence[Finding], style: Style = PLAIN) -> list[str]:
-    """What could not be decided, grouped by what would decide it; what could not be read."""
-    groups: dict[str, list[str]] = {}
-    for found in findings:
-        if found.needs:
-            groups.setdefault(", ".join(_ask(n) for n in found.needs), []).append(found.rule_id)
-    lines = []
-    for needs, ids in groups.items():
-        names = ", ".join(dict.fromkeys(ids))
-        lines.append(f"{style.paint('info', 'undecided')} {names}: needs {needs}")
+    """What could not be decided, a line for each thing to give; what could not be read."""
+    given: dict[str, list[str]] = {}
+    hidden: dict[str, None] = {}
+    open_rules: dict[str, None] = {}
+    for found in (f for f in findings if f.needs):
+        fields = [n for n in found.needs if not _ask(n)]
+        if fields:  # settings that the input does not show: one line for all, whatever else would be needed
+            hidden |= dict.fromkeys(fields)
+            open_rules[found.rule_id] = None
+        else:
+            given.setdefault(" and ".join(filter(None, map(_ask, found.needs))), []).append(found.rule_id)
+    label = style.paint("info", "undecided")
+    lines = [f"{label} {', '.join(dict.fromkeys(ids))}: needs {what}" for what, ids in given.items()]
+    if open_rules:
+        names = list(hidden)
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        rules = ", ".join(list(open_rules)[:SHOWN]) + (
+            f" and {len(open_rules) - SHOWN} more" if len(open_rules) > SHOWN else ""
+        )
+        lines.append(f"{label} {rules}: hangs on {', '.join(names[:SHOWN])}{more}, not known from this input")
     rest = [f for f in findings if not f.needs]
     for found in rest[:SHOWN]:
         where = place(found, None)
@@ -120,10 +131,9 @@ def undecided(findings: Sequence[Finding], style: Style = PLAIN) -> list[str]:
     return lines
 
 
-def _ask(name: str) -> str:
-    if name in _ASK:
-        return _ASK[name]
-    return f"--env {name}=VALUE" if re.fullmatch(r"[A-Z][A-Z0-9_]+", name) else name
+def _ask(name: str) -> str | None:
+    """How to give something that is no setting of the configuration."""
+    return _ASK.get(name) or (f"--env {name}=VALUE" if re.fullmatch(r"[A-Z][A-Z0-9_]+", name) else None)
 
 
 def stack_line(stack: Stack) -> str:
