@@ -128,10 +128,11 @@ def _ways_out(rule: Rule, settings: Settings) -> list[list[Change]]:
     ways = rule.fixes
     if ways is None:
         return []
+    nothing: list[list[Change]] = []
     try:
-        found = supposing(lambda: [list(way) for way in ways(settings) if way], [])
+        found = supposing(lambda: [list(way) for way in ways(settings) if way], nothing)
     except _WRONG_TYPE:
-        return []
+        return nothing
     return [way for i, way in enumerate(found) if way not in found[:i]]
 
 

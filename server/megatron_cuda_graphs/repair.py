@@ -4,38 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import readers
 from .errors import InputError
 from .frontends._base import apply
 from .judge import Judgement, judge
 from .report import EnvFix
+from .rules import Rule
 from .rules._rule import Change
 from .unknown import is_unknown
 
-__all__ = ["repair"]
+__all__ = ["NOT_REPAIRED", "Repair", "repair"]
 
 ROUNDS = 16  # a fix can bring the next check to the fore; no configuration needs nearly as many
 
 
-def repair(judgement: Judgement) -> tuple[Any, dict[str, str] | None]:
-    """The input with each error's first fix applied, and the environment for it; (None, None) where none is known.
+class Repair(NamedTuple):
+    """A repaired input, the environment to go with it, and the rule behind each step, in order; all empty where no
+    fix is known."""
+
+    fixed: Any
+    env: dict[str, str] | None
+    steps: tuple[tuple[Rule, tuple[Change, ...]], ...]
+
+
+NOT_REPAIRED = Repair(None, None, ())
+
+
+def repair(judgement: Judgement) -> Repair:
+    """The input with each error's first fix applied.
 
     A fix can uncover the next check, so this goes round until nothing is wrong; a way that leads nowhere is given
     up for the next one.
     """
     if any(p[1] == "error" for p in judgement.settings.judged.problems):
-        return None, None
+        return NOT_REPAIRED
     nested = judgement.reading.frontend != "megatron-lm"
     current, edits, setenv = judgement, list[Any](), dict[str, str]()
     seen: set[str] = set()
+    steps: list[tuple[Rule, tuple[Change, ...]]] = []
     for _ in range(ROUNDS):
         if not current.errors:
             break
         step = _next_step(current, seen)
         if step is None:
-            return None, None
+            return NOT_REPAIRED
+        steps.append((current.errors[0].rule, tuple(step)))
         new = current.front.edits(step, current.settings)
         edits += new
         setenv |= {f.name: f.value for f in new if isinstance(f, EnvFix)}
@@ -43,10 +58,12 @@ def repair(judgement: Judgement) -> tuple[Any, dict[str, str] | None]:
         env = {**(judgement.env or {}), **setenv} if judgement.env is not None or setenv else None
         current = judge(replace(reading, env=None), judgement.stack, env)
     else:
-        return None, None
+        return NOT_REPAIRED
     fixed = judgement.reading.edit(edits)
     known = {k: str(v) for k, v in (judgement.env or {}).items() if not is_unknown(v)}
-    return (None, None) if fixed is None or not _holds(fixed, judgement, setenv) else (fixed, {**known, **setenv})
+    if fixed is None or not _holds(fixed, judgement, setenv):
+        return NOT_REPAIRED
+    return Repair(fixed, {**known, **setenv}, tuple(steps))
 
 
 def _holds(fixed: Any, judgement: Judgement, setenv: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, computed_field
 
@@ -14,9 +14,13 @@ from .judge import Hit, Judgement, Values, fill, judge
 from .readers.reading import Frontend as FrontendName
 from .readers.reading import Note, Reading
 from .report import EnvFix, FieldFix, Finding, Fix, Location, Normalized, Result, Upstream
+from .rules import Rule
 from .rules._rule import Change
 from .settings import Settings
 from .stack import Stack
+
+if TYPE_CHECKING:
+    from .repair import Repair
 
 __all__ = ["ValidationReport", "validate_config"]
 
@@ -41,20 +45,27 @@ class ValidationReport(Result):
     @computed_field(description="The input with each error's first fix applied; null where none is known.")  # type: ignore[prop-decorator]
     @cached_property
     def fixed(self) -> Any:
-        return self._repair[0]
+        return self._repair.fixed
 
     @computed_field(description="The environment variables to go with `fixed`.")  # type: ignore[prop-decorator]
     @cached_property
     def fixed_env(self) -> dict[str, str] | None:
-        return self._repair[1]
+        return self._repair.env
+
+    @property
+    def repairs(self) -> tuple[tuple[Rule, tuple[FieldFix | EnvFix, ...]], ...]:
+        """What was changed for `fixed`, step by step, with its rule; some only show once others are mended."""
+        judgement = self._judgement
+        if judgement is None:
+            return ()
+        s, front = judgement.settings, judgement.front
+        return tuple((rule, tuple(_fix(c, front, s) for c in changes)) for rule, changes in self._repair.steps)
 
     @cached_property
-    def _repair(self) -> tuple[Any, dict[str, str] | None]:
-        if self._judgement is None:
-            return None, None
-        from .repair import repair
+    def _repair(self) -> Repair:
+        from .repair import NOT_REPAIRED, repair
 
-        return repair(self._judgement)
+        return repair(self._judgement) if self._judgement is not None else NOT_REPAIRED
 
     @property
     def errors(self) -> list[Finding]:

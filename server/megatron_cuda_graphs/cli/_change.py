@@ -34,6 +34,7 @@ def change(args: argparse.Namespace, rows: list[Judged], env: dict[str, str] | N
 
 def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, target: Stack | None) -> bool:
     from ..judge import judge
+    from ..render.text import fix
     from ..validate import report
 
     name = row.source.label
@@ -47,6 +48,8 @@ def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, t
         new, setenv, remarks, stack = row.report.fixed, row.report.fixed_env or {}, (), row.stack
         if not row.failed:
             new = old
+        for rule, fixes in row.report.repairs:
+            err(f"{name}: {rule.id} {rule.name}: {fix(row.report.spelled(fixes))}")
     for remark in remarks:
         err(f"{name}: {remark}")
     if not isinstance(new, str):
@@ -61,7 +64,9 @@ def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, t
         if (env or {}).get(variable) != text and any(f.fix and f.fix[0].op == "setenv" for f in left):
             err(f"{name}: also set {variable}={text} in the job's environment.")
     if new == old:
-        err(f"{name}: nothing to change.")
+        warned = sum(bool(f.fix) for f in row.report.findings if f.severity == "warning") if target is None else 0
+        more = f" ({warned} warnings have a fix too; only errors are fixed)" if warned else ""
+        err(f"{name}: nothing to change{more}.")
     if args.diff:
         out(_painted(diff(old, new, name)))
     elif args.output == "-" or (row.source.path is None and not args.output):

@@ -161,12 +161,23 @@ def _of_text(
         frontend=view.frontend,
         format=view.format or kind,
         values=view.values,
-        base=view.base,
+        base="unknown" if _only_changes(view) else view.base,
         locations=Locations(places, path),
         env=view.env,
         notes=tuple(notes),
         edit=edit,
     )
+
+
+def _only_changes(view: View) -> bool:
+    """A text that names neither the model's class nor its number of layers changes a configuration kept elsewhere:
+    an override file, or a piece of one. (A mapping is what a program would build the class with.)"""
+    model = view.values.get("model") if view.frontend == "bridge" else view.values
+    if view.frontend == "megatron-lm" or not isinstance(model, Mapping):
+        return False
+    inner = model.get("transformer")
+    whole = {"num_layers", "_target_"}
+    return whole.isdisjoint(model) and (not isinstance(inner, Mapping) or whole.isdisjoint(inner))
 
 
 def _doc_notes(document: Any) -> tuple[tuple[str, int], ...]:

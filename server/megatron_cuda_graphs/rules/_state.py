@@ -11,6 +11,12 @@ from ._rule import Change, to, unset
 
 PER_LAYER = ("local", "transformer_engine")
 ROUTER = ("moe_router", "moe_preprocess")
+# Checks that read the host inside a full-iteration graph.
+NAN_CHECKS: dict[str, tuple[str, ...]] = {
+    "core": (),
+    "bridge": ("rerun_state_machine.check_for_nan_in_loss", "ddp.check_for_nan_in_grad"),
+    "megatron-lm": ("check_for_nan_in_loss_and_grad",),
+}
 
 
 # Questions --------------------------------------------------------------------------------------------------------
@@ -136,9 +142,17 @@ def set_modules(s: Settings, names: list[str]) -> list[Change]:
     return [to("cuda_graph_modules", names)]
 
 
+def some_modules(s: Settings, names: Iterable[Any]) -> list[Change]:
+    """The modules that go together of these; no change where none does, which would mean whole layers."""
+    possible = settle(s, names)
+    return set_modules(s, possible) if possible else []
+
+
 def set_impl(s: Settings, impl: str, modules: list[str] | None = None) -> list[Change]:
     """Change the implementation, with what has to follow from it: old flags go, names fit, inference scope fits."""
     changes = [unset(flag) for flag in ("enable_cuda_graph", "external_cuda_graph") if s.written.get(flag)]
+    if impl == "full_iteration":
+        changes += [to(check, False) for check in NAN_CHECKS[s.frontend] if s[check]]
     if impl == "full_iteration" and s.core < (0, 18):
         impl, modules = "local", ["full_iteration"]
     changes.append(to("cuda_graph_impl", impl))

@@ -7,7 +7,7 @@ from typing import Any
 from ..readers.reading import Member
 from ..settings import Settings, module_name
 from . import _state as state
-from ._rule import Change, Rule, migration, rule, setenv, to
+from ._rule import Change, Rule, migration, rule, setenv, to, unset
 
 OVERLAP = "megatron/bridge/training/comm_overlap.py :: CommOverlapConfig._get_model_comm_overlap_cfgs"
 VALIDATE = "megatron/bridge/training/config.py :: ConfigContainer.validate"
@@ -263,6 +263,85 @@ def pad_to_max(s: Settings) -> Change:
     """Where this dataset class takes pad_to_max_length."""
     direct = s.given("dataset.pad_to_max_length") or not s.given("dataset.dataset_kwargs")
     return to("dataset.pad_to_max_length" if direct else "dataset.dataset_kwargs.pad_to_max_length", True)
+
+
+OFFLINE = "dataset.enable_offline_packing"
+SPECS = "dataset.offline_packing_specs"
+
+
+def _packing_rule(id: str, name: str, order: int, text: str, says: str, condition: Any, fix: Any) -> Rule:
+    def check(s: Settings) -> Any:
+        return condition(s)
+
+    check.__doc__ = "Not about graphs, but raised before the packing rules that are."
+    return rule(
+        id,
+        name,
+        at=("validate", order),
+        package=BRIDGE,
+        symbol=VALIDATE,
+        releases="0.6..",
+        exception="ValueError",
+        text=text,
+        says=says,
+        fields=(OFFLINE, SPECS),
+        fixes=lambda s: [fix(s)],
+        failure_mode="not_cuda_graph_config",
+    )(check)
+
+
+packing_twice = _packing_rule(
+    "MCG220",
+    "offline-and-in-batch-packing",
+    90,
+    "enable_offline_packing and enable_in_batch_packing are mutually exclusive.",
+    "A dataset packs offline or in the batch, not both.",
+    lambda s: s[OFFLINE] and s["dataset.enable_in_batch_packing"],
+    lambda s: [to("dataset.enable_in_batch_packing", False)],
+)
+packing_without_specs = _packing_rule(
+    "MCG221",
+    "offline-packing-without-specs",
+    91,
+    "offline_packing_specs must be set when enable_offline_packing=True.",
+    "enable_offline_packing needs offline_packing_specs, with the length to pack to.",
+    lambda s: s[OFFLINE] and not packed(s),
+    lambda s: [to(OFFLINE, False)],
+)
+packing_specs_unused = _packing_rule(
+    "MCG222",
+    "offline-packing-specs-without-switch",
+    92,
+    "enable_offline_packing must be True when offline_packing_specs is set.",
+    "offline_packing_specs is set, so enable_offline_packing has to be True.",
+    lambda s: packed(s) and not s[OFFLINE],
+    lambda s: [to(OFFLINE, True)],
+)
+
+
+@rule(
+    "MCG223",
+    "packing-key-of-bridge-0-5",
+    at=("validate", 95),
+    package=BRIDGE,
+    symbol=VALIDATE,
+    releases="0.6..",
+    severity="warning",
+    exception=None,
+    fields=("dataset.packed_sequence_specs",),
+    says="Bridge 0.6 does not have dataset.packed_sequence_specs any more: packing is written "
+    "enable_offline_packing=True with offline_packing_specs.",
+    fixes=lambda s: [[
+        unset("dataset.packed_sequence_specs"),
+        to(OFFLINE, True),
+        to(SPECS, s["dataset.packed_sequence_specs"]),
+    ]],
+    failure_mode="packed_sequences_with_te_scoped",
+    evidence="source",
+)  # fmt: skip
+def packing_key_of_bridge_0_5(s: Settings) -> Any:
+    """The dataset classes of 0.6 refuse the old keyword; as a dataset may be a class of one's own, it is only said."""
+    return s["dataset.packed_sequence_specs"] is not None
 
 
 @rule(

@@ -13,8 +13,12 @@ UNSUPPORTED = "cudaErrorStreamCaptureUnsupported: operation not permitted when s
 
 def _without_whole_layers(s: Settings) -> list[list[Change]]:
     scoped = state.scoped(s)
-    first = state.set_modules(s, scoped) if s.cuda_graph_impl == "transformer_engine" else state.set_impl(
-        s, "transformer_engine", scoped)  # fmt: skip
+    if not scoped:
+        first = []
+    elif s.cuda_graph_impl == "transformer_engine":
+        first = state.set_modules(s, scoped)
+    else:
+        first = state.set_impl(s, "transformer_engine", scoped)
     padded = [to("moe_expert_capacity_factor", s.moe_expert_capacity_factor or 1.0),
               to("moe_pad_expert_input_to_capacity", True)]  # fmt: skip
     unwanted = [state.no_modules(s)] if state.switched_on_by_module(s) else []

@@ -33,10 +33,18 @@ def _selective(s: Settings) -> list[Change]:
     s_modules = s.modules
     whole = s_modules == []
     clash = set()
-    if s.attention_dropout != 0.0 and (whole or "attn" in s_modules):
-        clash.add("core_attn")
-    if s.hidden_dropout != 0.0:
-        clash |= {m for m in ("mlp", "moe") if whole or m in s_modules}
+    no_dropout = []  # where it is the default, nobody has asked for it
+    if s.attention_dropout != 0.0 and (whole or "attn" in s_modules) and "core_attn" in s.recompute_modules:
+        if s.given("attention_dropout"):
+            clash.add("core_attn")
+        else:
+            no_dropout.append(to("attention_dropout", 0.0))
+    graphed = {m for m in ("mlp", "moe") if whole or m in s_modules}
+    if s.hidden_dropout != 0.0 and not graphed.isdisjoint(s.recompute_modules):
+        if s.given("hidden_dropout"):
+            clash |= graphed
+        else:
+            no_dropout.append(to("hidden_dropout", 0.0))
     if s.cuda_graph_impl == "transformer_engine" and "moe_router" in s_modules:
         clash.add("moe")
     if s.moe_input_jitter_eps is not None and (whole or "moe" in s_modules):
@@ -48,7 +56,13 @@ def _selective(s: Settings) -> list[Change]:
     changes += [unset(n) for n in ("recompute_method", "recompute_num_layers") if s.written.get(n) is not None]
     if kept != s.recompute_modules:
         changes.append(to("recompute_modules", kept))
-    return changes
+    return changes + no_dropout
+
+
+def _less_or_no_dropout(s: Settings, dropout: str, *modules: str) -> list[list[Change]]:
+    """Recompute less, or no dropout: the one first that the configuration does not ask for itself."""
+    ways = [state.keep_recompute(s, *modules), [to(dropout, 0.0)]]
+    return ways if s.given(dropout) else ways[::-1]
 
 
 def _without_or_attn(s: Settings) -> list[list[Change]]:
@@ -144,7 +158,7 @@ def layernorm_recompute_reduced(s: Settings) -> Any:
     "per-layer graphs can't hold.",
     fixes=lambda s: [
         _selective(s),
-        state.set_impl(s, "full_iteration"),
+        *([] if state.dropless(s) else [state.set_impl(s, "full_iteration")]),
     ],
     failure_mode="full_recompute_with_te_scoped",
 )
@@ -165,7 +179,7 @@ def full_recompute_with_layer_graphs(s: Settings) -> Any:
     says="Recomputing moe runs the router again, and moe_router has it inside a Transformer Engine graph.",
     fixes=lambda s: [
         state.keep_recompute(s, "moe"),
-        state.set_modules(s, state.settle(s, [m for m in s.modules if m not in state.ROUTER])),
+        state.some_modules(s, [m for m in s.modules if m not in state.ROUTER]),
     ],
     failure_mode="moe_recompute_incompatible",
 )
@@ -183,7 +197,7 @@ def moe_recompute_with_router_graph(s: Settings) -> Any:
     fields=("attention_dropout", "recompute_modules", "recompute_granularity"),
     says="core_attn is recomputed inside the graph with attention_dropout={attention_dropout}; the two passes would "
     "draw different numbers. Both values are defaults when not set.",
-    fixes=lambda s: [state.keep_recompute(s, "core_attn"), [to("attention_dropout", 0.0)]],
+    fixes=lambda s: _less_or_no_dropout(s, "attention_dropout", "core_attn"),
     failure_mode="recompute_incompatible",
 )
 def attention_dropout_with_graphed_recompute(s: Settings) -> Any:
@@ -203,7 +217,7 @@ def attention_dropout_with_graphed_recompute(s: Settings) -> Any:
     fields=("hidden_dropout", "recompute_modules", "cuda_graph_modules", "cuda_graph_scope"),
     says="mlp or moe is recomputed inside the graph with hidden_dropout={hidden_dropout}; the two passes would draw "
     "different numbers.",
-    fixes=lambda s: [state.keep_recompute(s, "mlp", "moe"), [to("hidden_dropout", 0.0)]],
+    fixes=lambda s: _less_or_no_dropout(s, "hidden_dropout", "mlp", "moe"),
     failure_mode="recompute_incompatible",
 )
 def hidden_dropout_with_graphed_recompute(s: Settings) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..settings import Settings, module_name
+from ..settings import Settings
 from . import _state as state
 from ._rule import rule, to, unset
 
@@ -45,7 +45,7 @@ def modules_without_impl(s: Settings) -> Any:
     exception=None,
     fields=("inference_cuda_graph_scope", "cuda_graph_impl"),
     says="inference_cuda_graph_scope='block' without modules makes graphs for inference only: training is eager.",
-    fixes=lambda s: [[unset("inference_cuda_graph_scope")]],
+    fixes=lambda s: [],  # right for inference; for training there is no telling what was wanted
     failure_mode="graph_not_applied",
     evidence="source",
 )
@@ -169,12 +169,13 @@ def no_graphable_layers(s: Settings) -> Any:
     fields=("cuda_graph_scope",),
     says="This release compares cuda_graph_scope with strings: the list {cuda_graph_scope!r} means per-layer graphs, "
     "whatever it holds.",
-    fixes=lambda s: [[to("cuda_graph_scope", module_name(s.cuda_graph_scope[0]))]] if s.cuda_graph_scope else [],
+    fixes=lambda s: [[to("cuda_graph_scope", next((n for n in s.cuda_graph_scope if n == "full_iteration"), "full"))]],
     failure_mode="graph_not_applied",
     evidence="source",
 )
 def list_scope_before_0_16(s: Settings) -> Any:
-    """['full_iteration'] is not 'full_iteration' there. Transformer Engine's helper refuses the list."""
+    """['full_iteration'] is not 'full_iteration' there, and local knows no parts of a layer. Transformer Engine's
+    helper refuses the list."""
     return state.local_layers(s) and isinstance(s.cuda_graph_scope, list)
 
 
