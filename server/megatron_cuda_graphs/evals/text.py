@@ -344,6 +344,8 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
     clause_start = breaks[-1].end() if breaks else 0
     # An enumeration ("do not set a, b or c") is one clause: what lies between is only names.
     while breaks and breaks[-1][0] in (",", "(") and _enumerates(sentence[clause_start:start]):
+        if _INSTEAD.search(sentence[: breaks[-1].start()]):
+            break
         breaks.pop()
         clause_start = breaks[-1].end() if breaks else 0
     if _AFTER.match(sentence[end:]):
@@ -368,6 +370,7 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
     return "mentioned" if need_directive else "asserted"
 
 
+_INSTEAD = re.compile(r"\b(?:instead of|rather than|in place of)\s+\S+\s*$", re.IGNORECASE)
 _JOINS = frozenset({
     "but", "he", "hence", "i", "instead", "it", "just", "now", "only", "simply", "so", "that", "then", "therefore",
     "they", "this", "thus", "we", "with", "you",

@@ -18,7 +18,7 @@ __all__ = ["from_sentences"]
 _TO = re.compile(
     r"[\"']?\s*(?:(?:field|option|flag|setting|value|key|list|argument|entry|variable)\s+)?(?:(?::|=|==|->)\s*|"
     r"(?:(?:back |over )?to be|(?:back |over )?to|as|=|(?:must|should|has to|have to|needs to|"
-    r"ought to) be(?: set to)?|becomes?|"
+    r"ought to) (?:be(?: set to)?|become)|becomes?|"
     r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at|listing|"
     r"naming|covering)\s+(?:just |only |"
     r"exactly |the (?:list|string|value) |plain )?)"
@@ -26,7 +26,8 @@ _TO = re.compile(
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
 _STATE = re.compile(
     r"\s*(?:\([^()]*\)\s*)?(?:(?::|=)\s*\w+)?\s*(?:,?\s*(?:and |which |that |it )?)?(?:\b(?:to be|must be|"
-    r"should be|has to be|is|be|turned|switched|set|explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
+    r"should be|has to be|have to be|needs? to be|are to be|is to be|can be|are|is|be|turned|switched|set|"
+    r"explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
     r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|must go|has to go|have to go|should go|"
     r"disappears?|vanish(?:es)?|obsolete|"
     r"superfluous|at its default|to its default)\b",
@@ -174,6 +175,9 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
     yield from spoken_graphs(unit, explicit)
 
 
+_BETWEEN = frozenset({"and", "as", "both", "flag", "flags", "or", "plus", "the", "well"})
+
+
 def _last_verb(pattern: re.Pattern[str], before: str) -> re.Match[str] | None:
     """The match that begins with the last verb: of "use a, drop b and drop " the last drop."""
     found = None
@@ -221,6 +225,11 @@ def _about(
             "denied" if how == "denied" else "asserted" if how == "asserted" else "mentioned",
         )
         return
+    if re.search(r"\b(?:instead|in place) of\s+(?:the\s+)?$", before, re.IGNORECASE) and not re.match(
+        r"\s*[:=]|\s+\w+_", after
+    ):
+        yield made("unset", None, match.end(), "asserted" if _last_verb(_REMOVE_VERB, before) is None else "mentioned")
+        return
     if old := _FROM.match(after):
         value = read_value(field, after[old.end() :])
         if value is not NOTHING:
@@ -235,7 +244,7 @@ def _about(
             and not re.search(r"[:=]|\b(?:to|as|is)\b", gap)
             and len(gap) < 120
             and (all(field_name(w) for w in re.findall(r"[\w.-]*_[\w.-]*", gap)))
-            and not re.search(r"[a-z]{4,}(?<!both)(?<!well)(?<!plus)\b(?![._-])", re.sub(r"[\w.-]*_[\w.-]*", "", gap))
+            and set(re.findall(r"[a-z]+", re.sub(r"[\w.-]*_[\w.-]*", "", gap.lower()))) <= _BETWEEN
         ):
             target = s[other.end() :]
             continue
@@ -250,7 +259,14 @@ def _about(
             if value is not NOTHING:
                 end = len(s) - len(target) + lead.end() + len(raw(field, target[lead.end() :]))
                 if certain:
-                    yield made("set", value, end, written=bool(re.search(r"[:=]|->|listing|naming", lead[0])))
+                    yield made(
+                        "set",
+                        value,
+                        end,
+                        written=bool(
+                            re.search(r"[:=]|->|listing|naming|must|should|ha[sv]e? to|needs? to|ought", lead[0])
+                        ),
+                    )
                 else:
                     described = made("set", value, end)
                     yield replace(described, stance=_weak(described.stance, before))
