@@ -23,7 +23,7 @@ _SIGNAL_KEYS = {*_WORDS, "all_of", "raises", "frames", "not_frames", "code", "co
 _VARIANT_KEYS = {"when", "cause", "fix", "change"}
 _MODE_KEYS = {
     "symptom", "cause", "fix", "change", "collect", "texts", "signals", "symptoms", "notes", "verdict", "looks_like",
-    "note", "variants",
+    "note", "variants", "impl",
 }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _signal(signal: dict[str, Any]) -> dict[str, Any]:
 def compile_index(rules: list[Any]) -> dict[str, Any]:
     """The index, JSON-ready: `modes`, `texts`, `signals`, `symptoms`, `notes`."""
     modes = declared()
-    words = ("family", "symptom", "cause", "fix", "change", "collect", "verdict", "looks_like", "note")
+    words = ("family", "symptom", "cause", "fix", "change", "collect", "verdict", "looks_like", "note", "impl")
     return {
         "modes": {
             name: {key: mode[key] for key in words if key in mode}

@@ -38,35 +38,79 @@ def weigh(
     said = {f.rule_id: f for f in report.findings if f.severity != "info"}
     fixes: dict[str, tuple[Fix, ...]] = {}
     out: list[Finding] = []
+    impl = report.normalized.impl if report.normalized is not None else None
+    # optimizer_cuda_graph captures the optimizer whatever the implementation is; the configuration may be text.
+    eager = impl == "none" and "optimizer_cuda_graph" not in str(config) and "optimizer-cuda-graph" not in str(config)
     for finding in findings:
         mode = known.modes[finding.mode]
-        hits = [said[rule] for rule in mode.rules if rule in said]
-        text_rule = finding.candidate.text.rule if finding.candidate and finding.candidate.text else None
-        hits.sort(key=lambda f: (f.rule_id != text_rule, f.severity != "error"))
-        fix = next((f for hit in hits if (f := _accepted(hit, config, report, stack, env))), None)
         if finding.events:
             mode = variant(mode, finding.events[0])
+        hits = [said[rule] for rule in mode.rules if rule in said]
+        text = finding.candidate.text if finding.candidate else None
+        # One message may stand in several places, each with a rule of its own.
+        told = {t.rule for t in known.texts if text and text.rule and t.template == text.template and t.rule}
+        wanted = {step.get("field") for steps in mode.change for step in steps} - {None}
+        hits.sort(key=lambda f: (f.rule_id not in told, not wanted & _fields(f), f.severity != "error"))
+        fix = _together(hits, config, report, stack, env)
         fixes[finding.mode] = fix if fix is not None else _declared(mode, config, report, stack, env)
+        note = None
         if hits:
             note = f"{hits[0].rule_id} ({hits[0].name}) finds it in this configuration."
-            finding = replace(finding, confidence=finding.confidence + 0.3 * (0.99 - finding.confidence), note=note)
-        elif _speaks_against(mode, set(mode.rules) & in_force, open_ids, text_rule):
-            note = (
-                "This configuration does not bring it about in these releases: the job ran another configuration, "
-                "release or environment, or it is something else."
-            )
-            finding = replace(finding, confidence=finding.confidence * RULED_OUT, note=note)
-        out.append(finding)
+            finding = replace(finding, confidence=finding.confidence + 0.3 * (0.99 - finding.confidence))
+        elif mode.graph and eager and mode.family not in ("compile_trees", "config_guard"):
+            note = f"{_OFF} {_OTHERWISE}"
+            finding = replace(finding, confidence=finding.confidence * RULED_OUT)
+        elif mode.impl and impl is not None and impl not in mode.impl:
+            note = f"It comes with {' or '.join(mode.impl)} graphs and this configuration has {impl}. {_OTHERWISE}"
+            finding = replace(finding, confidence=finding.confidence * RULED_OUT)
+        elif _speaks_against(mode, set(mode.rules) & in_force, open_ids, told):
+            checks = ", ".join(sorted(set(mode.rules) & in_force)[:4])
+            note = f"This configuration passes the checks for it in these releases ({checks}). {_OTHERWISE}"
+            finding = replace(finding, confidence=finding.confidence * RULED_OUT)
+        if fixes[finding.mode] and (left := _left(fixes[finding.mode], config, report, stack, env)):
+            note = f"{note or ''} validate_config refuses it for other reasons as well: {', '.join(left)}.".strip()
+        out.append(replace(finding, note=" ".join(filter(None, (finding.note, note))) or None))
     return sorted(out, key=lambda f: -f.confidence), fixes
 
 
-def _speaks_against(mode: Mode, asserted: set[str], undecided: set[str], text_rule: str | None) -> bool:
+_OFF = "This configuration has cuda_graph_impl none: it captures nothing."
+_OTHERWISE = "The job ran another configuration, release or environment, or it is something else."
+
+
+def _fields(finding: RuleFinding) -> set[str]:
+    """The plain names of the fields that a finding's fix changes."""
+    return {f.field.rpartition(".")[2] for f in finding.fix if not isinstance(f, EnvFix)}
+
+
+def _together(
+    hits: list[RuleFinding], config: Any, report: Any, stack: Any, env: Mapping[str, str] | None
+) -> tuple[Fix, ...] | None:
+    """The first finding's accepted way out, with those of the mode's other errors that it leaves."""
+    way: tuple[Fix, ...] | None = None
+    for hit in hits:
+        if way is None:
+            way = _accepted(hit, config, report, stack, env)
+        elif hit.severity == "error" and hit.rule_id in (_errors_after(way, config, report, stack, env) or ()):
+            more = (*way, *(f for f in hit.fix if f not in way))
+            after = _errors_after(more, config, report, stack, env)
+            way = more if after is not None and hit.rule_id not in after else way
+    return way
+
+
+def _left(way: tuple[Fix, ...], config: Any, report: Any, stack: Any, env: Mapping[str, str] | None) -> list[str]:
+    """Errors of the configuration that a way out leaves."""
+    if not any(f.severity == "error" for f in report.findings):
+        return []
+    return sorted(_errors_after(way, config, report, stack, env) or ())
+
+
+def _speaks_against(mode: Mode, asserted: set[str], undecided: set[str], told: set[str]) -> bool:
     """True where these releases check for the mode and this configuration passes."""
     return (
         bool(asserted)
         and mode.family in ("config_guard", "feature_conflict", "rng")
         and not asserted & undecided
-        and (text_rule is None or text_rule in asserted)
+        and (not told or bool(told & asserted))
     )
 
 

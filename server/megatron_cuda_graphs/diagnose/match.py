@@ -37,6 +37,7 @@ class Mode(NamedTuple):
     note: bool
     rules: tuple[str, ...]
     variants: tuple[dict[str, Any], ...] = ()
+    impl: tuple[str, ...] = ()
 
     @property
     def graph(self) -> bool:
@@ -109,6 +110,7 @@ class Index:
                 m.get("note", False),
                 tuple(m.get("rules", ())),
                 tuple(m.get("variants", ())),
+                tuple(m.get("impl", ())),
             )
             for name, m in data["modes"].items()
         }
