@@ -288,7 +288,7 @@ def _about(
         )
         if value is not NOTHING and not re.match(r"\s*(?:on|off|no)\b", target):
             end = len(s) - len(target) + lead.end() + len(raw(field, target[lead.end() :]))
-            yield made("set", value, end, written=target[lead.end() : lead.end() + 1] in ("'", '"', "["))
+            yield made("set", value, end, written=match[0].startswith("--") or target[lead.end()] in "'\"[")
             return
     state = _STATE.match(target)
     if state:
