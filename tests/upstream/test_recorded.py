@@ -142,13 +142,18 @@ def test_tells_the_settings_that_the_release_ends_up_with(recorded):
     none(wrong_settings(recorded), recorded)
 
 
-def test_fixes_validate_clean(recorded):
-    none(wrong_fixes(recorded), recorded)
+@pytest.fixture(scope="module")
+def rejected(recorded):
+    """Every third rejection: repairing takes many times as long as judging. `record.py fixes` tries them all."""
+    return [judged for judged in recorded if not judged.report.ok][::3]
 
 
-def test_nearly_every_rejection_has_a_fix(recorded):
-    rejected = [report for _, report, _ in recorded if not report.ok]
-    assert sum(report.fixed is not None for report in rejected) >= 0.95 * len(rejected)
+def test_fixes_validate_clean(rejected):
+    none(wrong_fixes(rejected), rejected)
+
+
+def test_nearly_every_rejection_has_a_fix(rejected):
+    assert sum(report.fixed is not None for _, report, _ in rejected) >= 0.95 * len(rejected)
 
 
 def test_recording_is_worth_something(path):
