@@ -454,6 +454,8 @@ def _sets(ban: Sets, given: Given) -> str | None:
         if not any(re.fullmatch(ban.field, n) for n in names):
             continue
         if ban.values == "*":
+            if setting.field in (GRAPHS, MODULES_FIELD):
+                continue  # said in words: whose name it would get is not known
             return setting.text
         for value in ban.values:
             if _equal(setting.value, value) or (
