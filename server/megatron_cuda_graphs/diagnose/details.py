@@ -10,16 +10,20 @@ from .parse import Event, Frame
 
 __all__ = ["Memory", "calling_frame", "explain", "memory", "place"]
 
-_AMOUNT = r"([\d.]+ (?:bytes|[KMGT]iB))"
+# Squashed, as wrapped logs break them anywhere. torch since 2.2 says "GPU 0 has a total capacity of ...", before it
+# "(GPU 0; 39.59 GiB total capacity; ...)".
+_AMOUNT = r"([\d.]+)(bytes|[KMGT]iB)"
 _UNIT = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
-# torch since 2.2 ("GPU 0 has a total capacity of ...") and before ("(GPU 0; 39.59 GiB total capacity; ...)").
 _FIGURES = {
-    "asked": re.compile(rf"Tried to allocate {_AMOUNT}"),
-    "total": re.compile(rf"total capacity (?:of|is) {_AMOUNT}|{_AMOUNT} total capacity"),
-    "free": re.compile(rf"of which {_AMOUNT} is free|{_AMOUNT} free"),
-    "allocated": re.compile(rf"{_AMOUNT} is allocated by PyTorch|{_AMOUNT} already allocated"),
-    "pools": re.compile(rf"with {_AMOUNT} allocated in private pools"),
-    "idle": re.compile(rf"and {_AMOUNT} is reserved by PyTorch but unallocated"),
+    name: tuple(re.compile(text.replace("#", _AMOUNT)) for text in texts)
+    for name, texts in {
+        "asked": ("Triedtoallocate#",),
+        "total": ("totalcapacity(?:of|is)#", "#totalcapacity"),
+        "free": ("ofwhich#isfree", "#free;"),
+        "allocated": ("#isallocatedbyPyTorch", "#alreadyallocated"),
+        "pools": ("with#allocatedinprivatepools",),
+        "idle": ("and#isreservedbyPyTorchbutunallocated",),
+    }.items()
 }
 _SAFE = re.compile(r"[\w./<>+@~-]{1,300}")  # what of a traceback may stand in our own sentences
 
@@ -42,17 +46,15 @@ class Memory(NamedTuple):
 
 def memory(message: str) -> Memory | None:
     """The figures of an out-of-memory message, None where it has none."""
-    flat = " ".join(message.split())
+    flat = "".join(message.split())
     found: dict[str, float | None] = {}
-    for name, pattern in _FIGURES.items():
-        match = pattern.search(flat)
-        amount = next((group for group in match.groups() if group), None) if match else None
-        found[name] = _bytes(amount) if amount else None
+    for name, patterns in _FIGURES.items():
+        match = next((m for m in (p.search(flat) for p in patterns) if m), None)
+        found[name] = _bytes(match[1], match[2]) if match else None
     return Memory(**found) if any(value is not None for value in found.values()) else None
 
 
-def _bytes(amount: str) -> float | None:
-    number, _, unit = amount.partition(" ")
+def _bytes(number: str, unit: str) -> float | None:
     try:
         return float(number) * _UNIT[unit]
     except ValueError:
