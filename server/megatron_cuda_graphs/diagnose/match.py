@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .parse import Event, Frame
 from .text import squash
 
-__all__ = ["Candidate", "Index", "Mode", "Text", "index", "literals", "variant"]
+__all__ = ["Candidate", "Index", "Mode", "Text", "heads", "index", "literals", "variant"]
 
 INDEX = Path(__file__).parents[1] / "data" / "failure_index.json"
 LONG = 20  # fixed characters, squashed, from which a text alone names its mode
@@ -278,6 +278,8 @@ class Index:
 
         for text, whole in self.texts_in(said):
             base = text.confidence if whole else 0.62 + 0.2 * len(text.anchor) / text.fixed
+            if whole and heads(text, squash(event.message.split("\n")[0])):
+                base -= 0.25
             add(Candidate(text.mode, base - self._misfit(text, event), text, text.echo, "text" if whole else "part"))
         for text in self.short_texts(event, said):
             add(Candidate(text.mode, 0.9, text, text.echo, "frame"))
@@ -312,6 +314,15 @@ class Index:
             if like is not None and event.kind == "exception":
                 add(Candidate(like[0].mode, 0.3 + 0.45 * like[1], like[0], like[0].echo, "like"))
         return sorted(found.values(), key=lambda c: -c.confidence)
+
+
+def heads(text: Text, line: str) -> bool:
+    """True where a short text that ends without a stop is only the head of what a squashed line says."""
+    if text.fixed >= 30 or len(text.parts) > 1 or text.template.endswith("}"):
+        return False
+    at = line.find(text.anchor)
+    after = line[at + len(text.anchor) :] if at >= 0 else ""
+    return not text.anchor.endswith((".", "!", "?")) and after[:1].isalpha()
 
 
 def _whole(text: Text, said: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .match import Candidate, Index, Text
+from .match import Candidate, Index, Text, heads
 from .parse import Event, Log, Progress
 from .text import squash
 
@@ -291,7 +291,7 @@ def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> N
         pieces = [squash(text) for _, text in rows]
         said = "".join(pieces)
         for text, whole in index.texts_in(said):
-            if not whole:
+            if not whole or any(heads(text, piece) for piece in pieces):
                 continue
             at, line = said.find(text.anchor), 0
             for (number, raw), piece in zip(rows, pieces, strict=True):
@@ -307,7 +307,7 @@ def _from_running_text(log: Log, index: Index, out: Reasoning, short: bool) -> N
             out.findings.append(
                 Finding(text.mode, confidence, [event], Candidate(text.mode, confidence, text, text.echo, "text"))
             )
-        if short and len(rows) <= 60 and not out.findings:
+        if short and len(rows) <= 60 and all(f.mode == "not_cuda_graph_other" for f in out.findings):
             event = Event(
                 "text", path, rows[0][0], rank, None, rows[0][1].strip()[:1_000], message="\n".join(t for _, t in rows)
             )

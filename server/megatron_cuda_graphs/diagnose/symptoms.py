@@ -9,24 +9,27 @@ from .match import Index
 
 __all__ = ["described"]
 
-_GRAPH = re.compile(r"cuda.?graph|graphed|\bgraphs?\b|captur|replay|full[_ ]iteration|make_graphed", re.IGNORECASE)
+_GRAPH = re.compile(
+    r"cuda.?graph|graphed|\bgraphs?\b|captur|replay|full[_ ]iteration|make_graphed|reduce-overhead", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=1_024)
 def _pattern(word: str) -> re.Pattern[str]:
     start = r"\b" if word[0].isalnum() else ""
-    body = re.escape(word).replace(r"\ ", r"[\s_-]+")
+    body = re.escape(word.replace("_", " ")).replace(r"\ ", r"[\s_-]+")
     return re.compile(start + body)
 
 
 def described(text: str, index: Index) -> list[tuple[str, float]]:
     """Modes whose every group of words occurs in the text, with a confidence, best first."""
-    low = " ".join(text.lower().split())[:20_000]
+    # A name's parts are words too: fp8_autocast speaks of autocast.
+    low = " ".join(text.lower().replace("_", " ").split())[:20_000]
     found: dict[str, tuple[float, float]] = {}
     for mode, groups in index.symptoms:
         weight, absent = 0.0, 0
         for group in groups:
-            hits = [word for word in group if word[:4].rstrip() in low and _pattern(word).search(low)]
+            hits = [word for word in group if word.replace("_", " ")[:4].rstrip() in low and _pattern(word).search(low)]
             if not hits and all(_GRAPH.search(word) for word in group):
                 absent += 1  # people who ask here need not say that graphs are on
                 continue
