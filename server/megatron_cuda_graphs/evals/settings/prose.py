@@ -53,11 +53,17 @@ _NOUNS = (
     r"\b(?:keywords?|names?|entr(?:y|ies)|switch(?:es)?|options?|keys?|arguments?|settings?|too|also|old|"
     r"deprecated|two)\b"
 )
-_NAMES_ONLY = re.compile(
-    rf"^(?:{_NOUNS}|\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|"
+_NAME_OR_JOINT = re.compile(
+    rf"(?:{_NOUNS}|\([^()]*\)|(?:--)?[A-Za-z]\w*[_.-][\w.-]*(?:\s*[:=]\s*\S+?)?|,|/|\+|&|\band\b|\bor\b|"
     rf"\bthe\b|\bboth\b|"
-    r"\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)*$"
+    r"\bwell as\b|\bas\b|\bflag\b|\bfield\b|\s|\(|=\w+)"
 )
+
+
+def _names_only(text: str) -> bool:
+    """Nothing but names and what joins them. Taken out piece by piece: a repeat over these would take forever."""
+    return not _NAME_OR_JOINT.sub("", text)
+
 
 
 def from_sentences(text: str) -> Iterator[Setting]:
@@ -215,7 +221,7 @@ def _about(
         return Setting(name, op, value, how, 0, "prose", s, unit.start, strong=strong)
 
     removed = _last_verb(_REMOVE_VERB, before)
-    if removed and _NAMES_ONLY.match(removed["between"]) and not re.match(r"\s*(?:'s|\s)*(?:to|->)\s", after):
+    if removed and _names_only(removed["between"]) and not re.match(r"\s*(?:'s|\s)*(?:to|->)\s", after):
         inner = re.match(r"\s*[:=]\s*", after)
         how = stance(s, removed.start(), removed.start(), need_directive=False)
         yield made(
@@ -240,9 +246,9 @@ def _about(
     for other, _ in later:
         gap = s[match.end() : other.start()]
         if (
-            re.fullmatch(rf"(?:{JOIN}|\s|--|both|the|[\w.-]+)*", gap)
+            len(gap) < 120
+            and not re.sub(rf"{JOIN}|[\s\w.-]", "", gap)  # nothing is left: a nested repeat would take forever
             and not re.search(r"[:=]|\b(?:to|as|is)\b", gap)
-            and len(gap) < 120
             and (all(field_name(w) for w in re.findall(r"[\w.-]*_[\w.-]*", gap)))
             and set(re.findall(r"[a-z]+", re.sub(r"[\w.-]*_[\w.-]*", "", gap.lower()))) <= _BETWEEN
         ):
@@ -331,7 +337,7 @@ def _about(
             )
         return
     verb = _last_verb(_BOOL_VERB, before)
-    if verb and _NAMES_ONLY.match(verb["between"]):
+    if verb and _names_only(verb["between"]):
         on = not re.match(r"(?:disabl|turn(?:ing)? off|switch(?:ing)? off|deactiv)", verb["verb"], re.IGNORECASE)
         if verb["verb"].lower() in ("add", "pass") and not match[0].startswith("--"):
             return
