@@ -82,7 +82,7 @@ def manifests() -> dict[str, str]:
     """Path and text of each."""
     common = {"name": NAME, "version": __version__, "description": description()}
     server = {"command": "uvx", "args": [NAME, "serve"]}
-    own = {"command": "uvx", "args": ["--from", "${CLAUDE_PLUGIN_ROOT}", NAME, "serve"]}
+    own = {"command": "sh", "args": ["${CLAUDE_PLUGIN_ROOT}/scripts/mcg", "serve"]}
     found: dict[str, Any] = {
         ".claude-plugin/plugin.json": {
             **common, "author": {"name": AUTHOR}, "license": "Apache-2.0",

@@ -189,7 +189,7 @@ def claude(b: Bench) -> None:
     b.run(program, "plugin", "marketplace", "add", b.repo, says="uccess")
     b.run(program, "plugin", "install", f"{NAME}@{NAME}", says="uccess")
     b.run(program, "plugin", "details", f"{NAME}@{NAME}", says=r"Skills \(1\)[\s\S]*MCP servers \(1\)")
-    b.run(b.top / "tools/bin/uvx", "--quiet", "--from", b.repo, NAME, "--version", quiet=True)  # builds it once
+    b.run("sh", b.repo / "scripts/mcg", "--version", quiet=True)  # its first start sets it up
     b.run(program, "mcp", "list", says=f"plugin:{NAME}.*Connected")
 
 

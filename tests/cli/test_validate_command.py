@@ -135,7 +135,7 @@ def test_folder_is_walked_for_configurations_only(tmp_path: Path, capsys: pytest
 def test_hooks_can_name_files_that_have_nothing_to_do_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hook = write(tmp_path / ".pre-commit-config.yaml", "repos:\n- repo: x\n  args: [--stack, 'bridge=0.6.2']\n")
+    hook = write(tmp_path / ".pre-commit-config.yaml", "repos:\n- repo: megatron-cuda-graphs\n  args: [--stack, a]\n")
     bad = write(tmp_path / "a.yaml", BAD)
     assert main(["validate", "--if-relevant", hook, *CORE]) == 0
     assert main(["validate", "--if-relevant", hook, bad, *CORE]) == 1
