@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import fields
 from ..readers.reading import Member
 from ..settings import Settings, module_name
 from . import _state as state
@@ -260,8 +261,11 @@ def _pads_to_max(s: Settings) -> Any:
 
 
 def pad_to_max(s: Settings) -> Change:
-    """Where this dataset class takes pad_to_max_length."""
-    direct = s.given("dataset.pad_to_max_length") or not s.given("dataset.dataset_kwargs")
+    """Where this dataset class takes pad_to_max_length: the one with offline packing only among its dataset_kwargs."""
+    target = s.written.get("dataset._target_")
+    cls = target.rpartition(".")[2] if isinstance(target, str) else None
+    known = fields.section_fields(s.judged.bridge_version or "", "dataset", cls) if cls else None
+    direct = "pad_to_max_length" in known if known else not packed(s)
     return to("dataset.pad_to_max_length" if direct else "dataset.dataset_kwargs.pad_to_max_length", True)
 
 
