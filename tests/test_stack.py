@@ -46,9 +46,12 @@ def test_a_pair_that_does_not_import_is_an_error(bridge, core):
 
 def test_versions_are_read_from_what_people_have():
     freeze = "torch==2.11.0+cu130\nmegatron-core==0.19.2\ntransformer_engine==2.14.0\n"
-    lock = '[[package]]\nname = "megatron-core"\nversion = "0.17.1"\n\n[[package]]\nname = "megatron-bridge"\nversion = "0.4.2"\n'
+    locked = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
+    lock = locked.format("megatron-core", "0.17.1") + locked.format("megatron-bridge", "0.4.2")
     log = "[rank0]: Megatron-Core 0.18.2 | TransformerEngine v2.12.0 | torch: 2.9.1"
-    requirements = "megatron-core @ git+https://example.com/Megatron-LM@core_v0.16.1\ntransformer-engine[pytorch]~=2.10.0"
+    requirements = (
+        "megatron-core @ git+https://example.com/Megatron-LM@core_v0.16.1\ntransformer-engine[pytorch]~=2.10.0"
+    )
     assert Stack.read(freeze).megatron_core == "0.19.2"
     assert Stack.read(freeze).torch == "2.11.0+cu130"
     assert Stack.read(freeze).transformer_engine == "2.14.0"
@@ -82,7 +85,8 @@ def test_an_unknown_field_is_an_input_error():
 
 
 @pytest.mark.parametrize(
-    ("arch", "sm"), [("sm_90", 90), ("NVIDIA H100 80GB HBM3", 90), ("B200", 100), ("gb300", 103), ("9.0", 90), ("?", None)]
+    ("arch", "sm"),
+    [("sm_90", 90), ("NVIDIA H100 80GB HBM3", 90), ("B200", 100), ("gb300", 103), ("9.0", 90), ("?", None)],
 )
 def test_gpu_architectures_by_any_name(arch, sm):
     assert Stack(gpu_arch=arch).judged().sm == sm

@@ -66,8 +66,9 @@ PASS or FAIL. Its verdicts are reported apart and never enter the score.
 
 - **Configuration.** Settings are taken from code blocks, diffs, flags, tables, lists and sentences, each with its
   stance: proposed, advised against ("do not set", "would be refused"), or only mentioned ("your file has"). What is
-  proposed is laid over the question's configuration, and validate_config judges the result for the case's releases. An answer that
-  proposes two values for a field has to hold with either. Alternatives that are announced as such are not judged.
+  proposed is laid over the question's configuration, and validate_config judges the result for the case's releases.
+  An answer that proposes two values for a field has to hold with either. Alternatives that are announced as such
+  are not judged.
 - **Facts.** A sentence has to state it; denied, or in a heap of words, it does not count.
 - **Messages** are compared in order, word by word. **Numbers** have to be in a range, **places** on the right rank
   and line.

@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "server"))
 
-from megatron_cuda_graphs import releases  # noqa: E402
+from megatron_cuda_graphs import releases
 
 OUTPUT = ROOT / "server/megatron_cuda_graphs/data"
 FOLDERS = {"megatron-core": "mcore", "megatron-bridge": "bridge"}

@@ -36,7 +36,8 @@ _ARCHITECTURES = {
 class Judged(NamedTuple):
     """A stack with every version settled on a covered release.
 
-    `te` (see `_ordered`) and `torch` are None when unknown; `te_absent` says that Transformer Engine is known not to be there.
+    `te` (see `_ordered`) and `torch` are None when unknown; `te_absent` says that Transformer Engine is known not to be
+    there.
     `problems` are (rule name, severity, message) of what is wrong with the stack itself.
     """
 

@@ -109,6 +109,7 @@ def test_a_compressed_bomb_is_read_in_part_and_says_so(tmp_path: Path) -> None:
         b"\x1f\x8bnonsense",
         bytes(random.Random(1).randrange(256) for _ in range(50_000)),
     ],
+    ids=["cut", "nonsense", "noise"],
 )
 def test_damaged_input_is_read_as_far_as_it_goes(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.log"

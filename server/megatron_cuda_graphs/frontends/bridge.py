@@ -100,10 +100,9 @@ def _sections(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         flat[f"{section}.present"] = True
         for name, value in content.items():
-            if (isinstance(value, Mapping) and "_target_" not in value) or name.endswith("_specs"):
-                if isinstance(value, Mapping):
-                    flat[f"{section}.{name}.present"] = True
-                    flat |= {f"{section}.{name}.{n}": v for n, v in value.items()}
+            if isinstance(value, Mapping) and ("_target_" not in value or name.endswith("_specs")):
+                flat[f"{section}.{name}.present"] = True
+                flat |= {f"{section}.{name}.{n}": v for n, v in value.items()}
             flat[f"{section}.{name}"] = value
     return flat
 

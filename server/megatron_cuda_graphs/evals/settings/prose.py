@@ -65,7 +65,6 @@ def _names_only(text: str) -> bool:
     return not _NAME_OR_JOINT.sub("", text)
 
 
-
 def from_sentences(text: str) -> Iterator[Setting]:
     header: list[str] = []
     previous: Sentence | None = None
