@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -274,7 +275,9 @@ def test_killing_the_parent_leaves_nothing(fake_gpus, tmp_path, number, phase):
     mark = f"SLURM_MARK={tmp_path}"  # passes the allow-list, so the worker carries it
     env = {**os.environ, "SLURM_MARK": str(tmp_path)}
     argv = [sys.executable, "-c", CLIENT, STANDIN[1], str(tmp_path), "hang", *sys.path]
-    parent = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
+    # A job that a shell started in the background ignores Ctrl-C, and so would everything that it starts.
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    parent = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, preexec_fn=heeded)
     try:
         for line in parent.stdout:
             if line.strip() == "capture" or phase == "queue":
@@ -282,12 +285,12 @@ def test_killing_the_parent_leaves_nothing(fake_gpus, tmp_path, number, phase):
         if phase == "queue":
             time.sleep(0.15)  # somewhere between start and hello
         parent.send_signal(number)
-        parent.wait(10)
+        parent.wait(30)
     finally:
         parent.kill()
         parent.wait()
         parent.stdout.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 10
     while (left := carrying(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []
