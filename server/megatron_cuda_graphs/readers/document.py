@@ -141,6 +141,13 @@ def _of_text(
         marks = ((name, key_event(top, at)) for name, at in view.names())
         return {name: (event.start_mark.line, event.start_mark.column) for name, event in marks if event is not None}
 
+    def place(name: str) -> tuple[int, int] | None:
+        from .edit_spans import key_event
+
+        top = spot()
+        event = key_event(top, view.path(name)) if top is not None else None
+        return None if event is None else (event.start_mark.line, event.start_mark.column)
+
     def edit(fixes: Sequence[Fix]) -> str | None:
         from .edit_spans import edit_text
 
@@ -162,7 +169,7 @@ def _of_text(
         format=view.format or kind,
         values=view.values,
         base="unknown" if _only_changes(view) else view.base,
-        locations=Locations(places, path),
+        locations=Locations(places, path, place),
         env=view.env,
         notes=tuple(notes),
         edit=edit,

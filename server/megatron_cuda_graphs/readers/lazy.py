@@ -10,12 +10,20 @@ __all__ = ["Locations"]
 
 
 class Locations(Mapping[str, Location]):
-    """Dotted field or flag -> Location, from `find`, which gives line and column counted from 0."""
+    """Dotted field or flag -> Location, from `find`, which gives line and column counted from 0.
 
-    __slots__ = ("_find", "_found", "_path")
+    `one` finds a single name without the others, where that is cheaper.
+    """
 
-    def __init__(self, find: Callable[[], Mapping[str, tuple[int, int]]], path: str | None) -> None:
-        self._find, self._path = find, path
+    __slots__ = ("_find", "_found", "_one", "_path")
+
+    def __init__(
+        self,
+        find: Callable[[], Mapping[str, tuple[int, int]]],
+        path: str | None,
+        one: Callable[[str], tuple[int, int] | None] | None = None,
+    ) -> None:
+        self._find, self._path, self._one = find, path, one
         self._found: Mapping[str, tuple[int, int]] | None = None
 
     @property
@@ -25,7 +33,13 @@ class Locations(Mapping[str, Location]):
         return self._found
 
     def __getitem__(self, name: str) -> Location:
-        line, column = self._places[name]
+        if self._found is None and self._one is not None:
+            place = self._one(name)
+            if place is None:
+                raise KeyError(name)
+        else:
+            place = self._places[name]
+        line, column = place
         return Location(path=self._path, line=line + 1, column=column + 1)
 
     def __iter__(self) -> Iterator[str]:
