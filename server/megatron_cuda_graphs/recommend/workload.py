@@ -201,7 +201,10 @@ class Workload:
             found = gpu(str(text)) if text else None
             if found:
                 return found
-        self.assumed.setdefault("gpu", DEFAULTS["gpu"])
+        default, why = DEFAULTS["gpu"]
+        if given := self.values.get("gpu"):
+            why = f"{given!r} is no GPU that is known here"
+        self.assumed.setdefault("gpu", (default, why))
         return GPUS["h100"]
 
     @once

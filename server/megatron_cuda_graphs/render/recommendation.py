@@ -30,10 +30,30 @@ def _some(label: str, items: Iterable[str], shown: int) -> list[str]:
     return lines
 
 
+def _not_understood(result: Recommendation) -> list[str]:
+    """Facts that were passed over: the misspelt ones always, all of them where only a few were given."""
+    if not result.ignored:
+        return []
+    from ..fields import core_fields, did_you_mean
+    from ..recommend.facts import EXTRA
+    from ..releases import CORE
+
+    known = {*EXTRA, *core_fields(CORE[-1])}
+    lines = []
+    for name in result.ignored:
+        guess = did_you_mean(name.rpartition(".")[2], known, limit=1)
+        if guess and guess[0] != name.rpartition(".")[2]:
+            lines.append(f"  not understood: {name} (did you mean {guess[0]}?)")
+        elif len(result.ignored) <= 5:
+            lines.append(f"  not used: {name}")
+    return lines
+
+
 def text(result: Recommendation, style: Style = PLAIN, *, shown: int = 3) -> str:
     """The choice with its settings, reasons and evidence; alternatives and what was ruled out in a line each."""
     choice = result.choice
     lines = [f"{style.paint('good' if choice.impl != 'none' else 'warning', _name(choice))}: {result.summary}"]
+    lines += _not_understood(result)
     settings = [f"{name} = {value(item)}" for name, item in choice.changes.items()]
     if settings:
         lines.append(f"  {style.paint('bold', 'set:')} {'; '.join(settings)}")
