@@ -225,8 +225,14 @@ def _whole(settings: list[Setting], base: Base) -> int | None:
     return None
 
 
+# Arguments of the training loop: beside a bare TransformerConfig they can only be meant for that.
+_ELSEWHERE = ("check_for_nan_in_loss", "check_for_nan_in_grad", "check_for_nan_in_loss_and_grad")
+
+
 def _apply(setting: Setting, outcome: Outcome, base: Base) -> None:
     name = _named(setting, base)
+    if base.frontend == "core" and setting.source == "prose" and leaf(name) in _ELSEWHERE:
+        return
     if is_environment(name):
         outcome.env = dict(outcome.env or {})
         if setting.op == "unset" or setting.value is None:

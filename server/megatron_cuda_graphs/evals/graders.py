@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ..errors import EnvironmentLacks, InputError
 from ..stack import Stack
 from .configure import Base, Outcome, Prefer, judge, lookup, repeated
+from .messages import without_messages
 from .model import (
     Answer,
     Case,
@@ -29,7 +30,7 @@ from .model import (
     Verdict,
 )
 from .settings import GRAPHS, MODULES_FIELD, Setting, settings
-from .text import Sentence, plain, sentences, stance
+from .text import Sentence, blocks, plain, prose, sentences, stance
 from .verdict import polarity, verdict
 from .vocabulary import leaf
 
@@ -55,7 +56,20 @@ class Given:
 
     @cached_property
     def settings(self) -> list[Setting]:
-        return settings(_without_quotes(self.text, self.case))
+        return settings(_without_quotes(without_messages(self.text), self.case))
+
+    @cached_property
+    def claims(self) -> tuple[Sentence, ...]:
+        """The sentences without the messages that they quote."""
+        return tuple(s for s in sentences(without_messages(self.text)) if s.is_prose)
+
+    @cached_property
+    def code(self) -> tuple[Sentence, ...]:
+        """Code that is the answer itself: only where no configuration is asked for."""
+        if self.case.checks.category != "negative":
+            return ()
+        spans = [m[1] for m in re.finditer(r"`([^`\n]+)`", prose(self.text)) if re.search(r"[(/ ]", m[1])]
+        return tuple(Sentence(t, 0) for t in (*(b.text for b in blocks(self.text)), *spans))
 
     @cached_property
     def quoted(self) -> list[Setting]:
@@ -127,7 +141,8 @@ def _without_quotes(text: str, case: Case) -> str:
 
 def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
-    units = sentences(given.text)
+    text = re.sub(r"`[^`\n]*`", "code", given.text) if given.code else given.text
+    units = sentences(text)
     lengths = sorted(len(u.text.split()) for u in units)
     if len(lengths) >= 12 and lengths[len(lengths) * 4 // 5] <= 1:
         return False
@@ -220,7 +235,7 @@ def _plain(value: Any) -> str:
 def _windows(given: Given, near: str) -> Iterable[tuple[Sentence, ...]]:
     units = given.sentences
     if near == "answer":
-        yield units
+        yield (*units, *given.code)
         return
     size = 3 if near == "few" else 1
     for number in range(len(units)):
@@ -362,15 +377,20 @@ _VICTIM = re.compile(
     r"ing)?|only|merely|just|innocent|later|after(?:wards)?|echo\w*|collateral|"
     r"secondary|knock-on|downstream|stuck|torn down|killed by|terminated|aborted|not the|report\w*|nam(?:es|ing|"
     r"ed)|claim\w*|list\w*|artefact|artifact|mislead\w*|fallout|healthy|fine|bystander|others?|peer|watchdog|"
-    r"misleading|wrongly|blames|names|names|points|reports|summary|red herring)\b",
+    r"misleading|wrongly|blames|names|names|points|reports|summary|red herring|torchrun's)\b",
     re.IGNORECASE,
 )
+
+
+_FIRST = re.compile(r"\W*(?:the )?(?:first|root|original)\b[^:]{0,30}:", re.IGNORECASE)
 
 
 def _place(check: Place, given: Given) -> Passed:
     named, blamed = False, set[int]()
     where = ""
-    for unit in given.sentences:
+    for unit in sentences(given.text):
+        if not (unit.is_prose or _FIRST.match(unit.text)):
+            continue
         for clause in re.split(r"[;,(]|\b(?:while|whereas|but|and the)\b|\s-\s", unit.text):
             for match in _RANK.finditer(clause):
                 number = int(next(g for g in match.groups() if g is not None))
@@ -400,6 +420,7 @@ def _place(check: Place, given: Given) -> Passed:
 
 def _choice(check: Choice, given: Given) -> Passed:
     verdicts: dict[str, bool] = {}
+    listed: set[str] = set()  # after a bare "Accepted:" stands the whole list
     for unit in given.sentences:
         label = re.match(
             r"^\W*(?:final\W+)?(?P<label>[a-z -]{0,40}?(?:accept|work|start|valid|pass|"
@@ -409,6 +430,8 @@ def _choice(check: Choice, given: Given) -> Passed:
         )
         if label and polarity(label["label"], "accepted") is not None and re.search(r"\d", label["rest"]):
             said = polarity(label["label"], "accepted")
+            if re.fullmatch(r"\W*accepted(?: by| on| releases| versions)?\W*", label["label"], re.IGNORECASE):
+                listed |= set(_items(check.among, label["rest"]))
             for item in _items(check.among, label["rest"]):
                 if polarity(_clause_of(label["rest"], item), "accepted") is not False:
                     verdicts[item] = bool(said)
@@ -419,7 +442,7 @@ def _choice(check: Choice, given: Given) -> Passed:
                 said = polarity(unit.text, "accepted")
             if said is not None:
                 verdicts.setdefault(item, said)
-    accepted = sorted(k for k, v in verdicts.items() if v)
+    accepted = sorted(k for k, v in verdicts.items() if v and (not listed or k in listed))
     return accepted == sorted(check.expect), f"accepted: {', '.join(accepted) or 'none named'}"
 
 
@@ -466,7 +489,7 @@ def _sets(ban: Sets, given: Given) -> str | None:
 
 
 def _claims(ban: Claims, given: Given) -> str | None:
-    for unit in given.sentences:
+    for unit in given.claims:
         found = [_stated(group, (unit,), conditions=False) for group in ban.all]
         if all(f and f.how != "denied" for f in found) and not _taken_back(ban.unless, (unit,)):
             return unit.text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..text import plain, sentences
+from ..vocabulary import LISTS, leaf
 from .code import from_blocks
 from .prose import from_sentences
 from .setting import GRAPHS, MODULES_FIELD, Setting
@@ -31,8 +32,27 @@ _MAIN = re.compile(
 def settings(answer: str) -> list[Setting]:
     """Every setting that the answer speaks of, in the order in which it does."""
     text = plain(answer)
-    found = [*from_blocks(text), *from_sentences(text)]
+    found = list(from_blocks(text))
+    found += _beside(found, from_sentences(text))
     return sorted(_ways(text, found), key=lambda s: s.start)
+
+
+_ALONE = re.compile(r"\W*[\w.-]+\s*[:=]\s*\S+")  # a sentence or list item that is nothing but the setting
+
+
+def _beside(blocks: list[Setting], spoken: Iterable[Setting]) -> Iterator[Setting]:
+    """What is said beside a block that proposes settings: the block counts, unless words ask for something else."""
+    given = {leaf(s.field): s.value for s in blocks if s.op == "set" and s.stance == "asserted"}
+    for setting in spoken:
+        name = leaf(setting.field)
+        loose = (
+            setting.op == "set"
+            and setting.stance == "asserted"
+            and not (setting.strong or _ALONE.fullmatch(setting.text))
+        )
+        other = name in given and given[name] != setting.value
+        bare = name in (*LISTS, "cuda_graph_impl") and setting.value is True  # a flag's name without a value
+        yield replace(setting, stance="mentioned") if loose and (other or bare) else setting
 
 
 def _ways(text: str, found: list[Setting]) -> Iterator[Setting]:

@@ -61,7 +61,10 @@ def from_blocks(text: str) -> Iterator[Setting]:
                 for field, value in _block_pairs(part.text):
                     if leaf(field) not in kept:
                         yield Setting(field, "unset", value, "asserted", 0, "code", f"- {field}", block.start, number)
+            given = {leaf(f) for f, _ in _block_pairs(part.text)}
             for field in _dropped_in_comments(part.text):
+                if leaf(field) in given:
+                    continue  # "# in place of the old cuda_graph_impl": what stands beside it counts
                 yield Setting(field, "unset", None, how, 0, "code", f"# {field} removed", block.start, number)
 
 
@@ -72,8 +75,14 @@ _REPLACING = re.compile(r"\W*(?:by|with|to|into|use|after|new|write|now|becomes)
 def _dropped_in_comments(text: str) -> Iterator[str]:
     """Fields that a comment says are gone, or replaced by what stands beside it."""
     for comment in re.findall(r"#\s*(.*)$", text, re.MULTILINE):
-        if re.search(r"\b(?:remov|delet|drop|gone|replac|instead of|unset|no longer|old)", comment, re.IGNORECASE):
-            yield from (f for m in NAME.finditer(comment) if (f := field_name(m[0])))
+        said = re.sub(r"\([^()]*\)", " ", comment)  # what a bracket explains is not what is dropped
+        if _DROPS.search(said):
+            yield from (f for m in NAME.finditer(said) if (f := field_name(m[0])))
+
+
+_DROPS = re.compile(
+    r"\b(?:remov|delet|drop|gone|replac|instead of|unset|no longer|old)|^(?:no|without|omit|leave out)\b", re.IGNORECASE
+)
 
 
 _MARK = re.compile(r"^\s*(?:#|//)\s*(?P<text>.*)$")
@@ -102,7 +111,7 @@ def _block_stance(block: Block) -> Stance:
         return "asserted"
     if lead.startswith("|") or len(lead) > 240:
         return "asserted"
-    last = re.split(r"(?<=[.!?])\s", lead.rstrip(":* "))[-1]
+    last = re.split(r"(?<=[.!?;])\s", lead.rstrip(":* "))[-1]
     if re.search(r"\b(?:instead of|from|not|rather than)$", last, re.IGNORECASE):
         return "mentioned"
     if re.match(
@@ -205,7 +214,7 @@ def _flag_value(name: str, values: list[str]) -> Any:
 
 
 def _line_pairs(line: str) -> Iterator[tuple[str, Any]]:
-    line = re.sub(r"^\s*(?:export|os\.environ)\b\s*", "", line.split(" #")[0])
+    line = re.sub(r"^\s*(?:export|os\.environ)\b\s*", "", re.split(r"(?:^|\s)#", line)[0])
     line = re.sub(r"^\[[\"'](\w+)[\"']\]", r"\1", line)
     for match in _ASSIGN.finditer(line):
         field = field_name(match[1])

@@ -21,7 +21,7 @@ _TO = re.compile(
     r"ought to) (?:be(?: set to)?|become)|becomes?|"
     r"(?:is |be |being |)(?:set|changed|switched|moved) (?:back )?to|turns? into|equal to|at|listing|"
     r"naming|covering)\s+(?:just |only |"
-    r"exactly |the (?:list|string|value) |plain )?)"
+    r"exactly |at least |the (?:list|string|value) |plain )?)"
 )
 _IS = re.compile(r"\s*(?:is|are|=|of|was|being|has|holds|contains|names|reads|says)\s+(?:(?:still|already|now|just) )?")
 _STATE = re.compile(
@@ -30,7 +30,12 @@ _STATE = re.compile(
     r"explicitly|being)\s+)*(?P<word>on|off|enabled|disabled|"
     r"unset|empty|out|true|false|removed|dropped|deleted|gone|goes|must go|has to go|have to go|should go|"
     r"disappears?|vanish(?:es)?|obsolete|"
-    r"superfluous|at its default|to its default)\b",
+    r"superfluous|at its default|to its default|go away|goes away|lost|(?:not|no longer) needed)\b",
+    re.IGNORECASE,
+)
+_GOES = re.compile(
+    r"\s*(?:[:=]\s*(?:\[[^\]]*\]|[\w.\"'-]+)\s*)?(?:,?\s*(?:both )?(?:(?:is|are|gets?) (?:lost|gone|dropped|removed|"
+    r"(?:not|no longer) needed)|(?:go|goes|must go|have to go|should go) away|stays? (?:unset|out|away))\b)",
     re.IGNORECASE,
 )
 _FROM = re.compile(r"\s*,?\s*(?:\bfrom\s+(?P<old>\S+)\s+)\bto\s+")
@@ -144,6 +149,7 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
     explicit: set[str] = set()
     names = [(m, f) for m in NAME.finditer(s) if (f := field_name(m[0]))]
     spoken: list[Setting] = []
+    exchanged = _exchanged(s, names)
     for number, (match, field) in enumerate(names):
         following = names[number + 1][0].start() if number + 1 < len(names) else len(s)
         for setting in _about(s, match, field, following, unit, names[number + 1 :]):
@@ -159,6 +165,12 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
             ):
                 ways += 1
             moved = replace(setting, start=unit.start + match.start(), way=ways)
+            if moved.stance == "asserted" and _is_baseline(s[max(0, match.start() - 160) : match.start()]):
+                moved = replace(moved, stance="mentioned", strong=False)
+            elif exchanged and moved.op == "set" and exchanged[0] <= match.start() < exchanged[1]:
+                again = any(n.start() >= exchanged[1] and leaf(f) == leaf(field) for n, f in names)
+                moved = replace(moved, strong=False)
+                moved = replace(moved, stance="mentioned") if again else replace(moved, op="unset", value=None)
             spoken.append(moved)
             explicit.add(leaf(field))
             yield replace(moved, start=moved.start)
@@ -180,6 +192,45 @@ def _from_sentence(unit: Sentence) -> Iterator[Setting]:
     yield from spoken_graphs(unit, explicit)
 
 
+def _goes(s: str, at: int, later: list[tuple[re.Match[str], str]]) -> int | None:
+    """The end of "a: 1 and b: 2 go away", seen from any of its names; None where nothing goes away."""
+    for name in (None, *(m for m, _ in later[:8])):
+        if name is not None:
+            if not _LISTED.fullmatch(s, at, name.start()):
+                return None
+            at = name.end()
+        if gone := _GOES.match(s, at):
+            return gone.end()
+    return None
+
+
+_EXCHANGE = re.compile(r"\b(?:replac(?:e|ing)|chang(?:e|ing)|swap(?:ping)?)\b", re.IGNORECASE)
+_FOR = re.compile(r"\s(?:by|with|to|into)\s+(?:just |only |the |plain )*[\"']?$", re.IGNORECASE)
+
+
+def _exchanged(s: str, names: list[tuple[re.Match[str], str]]) -> tuple[int, int] | None:
+    """Where the old ones stand in "replace a: 1 and b: 2 by a: 3"."""
+    verb = _EXCHANGE.search(s)
+    if verb is None or not names or stance(s, verb.start(), verb.start()) == "denied":
+        return None
+    ends = re.compile(r"[;.]\s").search(s, verb.end())
+    starts = [m.start() for m, _ in names if verb.end() <= m.start() < (ends.start() if ends else len(s))]
+    for start in starts[1:]:
+        if _FOR.search(s[max(0, start - 24) : start]):
+            return verb.end(), start
+    return None
+
+
+def _is_baseline(before: str) -> bool:
+    """True behind "compare with an otherwise equal run with": measured against, not proposed."""
+    clause = re.split(r"[;:.]\s", before)[-1]
+    compared = re.search(r"\b(?:compar(?:e[sd]?|ing|ison)|baseline)\b", clause, re.IGNORECASE)
+    return compared is not None and re.search(r"\bruns?\b", clause[compared.end() :], re.IGNORECASE) is not None
+
+
+_LISTED = re.compile(
+    r"\s*(?:[:=]\s*(?:\[[^\]]*\]|[\w\"'-]+)\s*)?(?:,\s*and\b|,\s*or\b|,|and\b|or\b|/|\+)\s*(?:the\s+)?"
+)
 _BETWEEN = frozenset({"and", "as", "both", "flag", "flags", "or", "plus", "the", "well"})
 
 
@@ -254,6 +305,9 @@ def _about(
             target = s[other.end() :]
             continue
         break
+    if (end := _goes(s, match.end(), later)) is not None:
+        yield made("unset", None, end, "asserted")
+        return
     if gone := _TO_NOTHING.match(target):
         yield made("unset", None, len(s) - len(target) + gone.end(), written=True)
         return

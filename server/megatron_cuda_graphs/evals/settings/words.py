@@ -150,12 +150,19 @@ _RNG = re.compile(
 _NAN = re.compile(r"\b(?:loss )?NaN[- ]checks?\b", re.IGNORECASE)
 
 
+_LAST_WAY = re.compile(r",\s*or\s+(?:else |just |simply )?$", re.IGNORECASE)
+
+
 def spoken_graphs(unit: Sentence, explicit: set[str]) -> Iterator[Setting]:
     s = unit.text
     at = unit.start
     if "cuda_graph_impl" not in explicit:
         if match := _OFF.search(s):
             how = stance(s, match.start(), match.start())
+            if how == "asserted" and re.search(
+                r",\s*or\s+(?:else |just |simply )?$", s[: match.start()], re.IGNORECASE
+            ):
+                how = "mentioned"  # the last of several ways out
             yield Setting(GRAPHS, "set", "none", how, 0, "prose", s, at + match.start())
         else:
             for match in _IMPL.finditer(s):
