@@ -43,6 +43,8 @@ _ALONE = re.compile(r"\W*[\w.-]+\s*[:=]\s*\S+")  # a sentence or list item that 
 def _beside(blocks: list[Setting], spoken: Iterable[Setting]) -> Iterator[Setting]:
     """What is said beside a block that proposes settings: the block counts, unless words ask for something else."""
     given = {leaf(s.field): s.value for s in blocks if s.op == "set" and s.stance == "asserted"}
+    spoken = list(spoken)
+    asked = {leaf(s.field): s.value for s in spoken if s.op == "set" and s.stance == "asserted" and s.strong}
     for setting in spoken:
         name = leaf(setting.field)
         loose = (
@@ -51,8 +53,12 @@ def _beside(blocks: list[Setting], spoken: Iterable[Setting]) -> Iterator[Settin
             and not (setting.strong or _ALONE.fullmatch(setting.text))
         )
         other = name in given and given[name] != setting.value
+        supposed = (  # "with x on, it fails", where x is asked to be off
+            asked.get(name, setting.value) != setting.value
+            and re.search(rf"\bwith (?:the )?{re.escape(name)} (?:on|off)\b", setting.text) is not None
+        )
         bare = name in (*LISTS, "cuda_graph_impl") and setting.value is True  # a flag's name without a value
-        yield replace(setting, stance="mentioned") if loose and (other or bare) else setting
+        yield replace(setting, stance="mentioned") if loose and (other or bare or supposed) else setting
 
 
 def _ways(text: str, found: list[Setting]) -> Iterator[Setting]:

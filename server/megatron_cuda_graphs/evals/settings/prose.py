@@ -255,7 +255,8 @@ def _about(
             first = match.start()
             if match[0].startswith("--") and (chain := _FLAGS.search(before)):
                 first = chain.start()
-            while series := _SERIES.search(s[:first]):
+            # a window for each step, for the pattern looks for its end from every name on
+            while series := _SERIES.search(s[:first], max(0, first - 200)):
                 first = series.start("name")
             bare = not re.search(r"\w", _LABEL.sub("", s[:first]))
             how = stance(s, match.start(), end, need_directive=not (bare or written))
