@@ -189,7 +189,10 @@ def without_graphs(case: dict[str, Any], stack: dict[str, str]) -> dict[str, Any
     bare = {**case, "te": None if te == "absent" else te, "gpu_arch": stack.get("gpu_arch", "sm_90"), "world_size": 8}
 
     def left_out(name: str) -> bool:
-        return bool(sites.GRAPH.search(name)) or name in (*cases.MISSPELT, *cases.LM_MISSPELT)
+        return bool(sites.GRAPH.search(name) or sites.FOR_GRAPHS.search(name)) or name in (
+            *cases.MISSPELT,
+            *cases.LM_MISSPELT,
+        )
 
     def kept(settings: dict[str, Any]) -> dict[str, Any]:
         return {

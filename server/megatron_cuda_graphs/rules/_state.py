@@ -148,6 +148,17 @@ def some_modules(s: Settings, names: Iterable[Any]) -> list[Change]:
     return set_modules(s, possible) if possible else []
 
 
+def pad_experts(s: Settings) -> list[Change]:
+    """Drop-and-pad, with a dispatcher that can: flex with deepep refuses it."""
+    deepep = not s.has("moe_flex_dispatcher_backend") or s.moe_flex_dispatcher_backend == "deepep"
+    changes = [to("moe_token_dispatcher_type", "alltoall")] if s.moe_token_dispatcher_type == "flex" and deepep else []
+    return [
+        *changes,
+        to("moe_expert_capacity_factor", s.moe_expert_capacity_factor or 1.0),
+        to("moe_pad_expert_input_to_capacity", True),
+    ]
+
+
 def set_impl(s: Settings, impl: str, modules: list[str] | None = None) -> list[Change]:
     """Change the implementation, with what has to follow from it: old flags go, names fit, inference scope fits."""
     changes = [unset(flag) for flag in ("enable_cuda_graph", "external_cuda_graph") if s.written.get(flag)]

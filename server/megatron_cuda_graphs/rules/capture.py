@@ -19,10 +19,8 @@ def _without_whole_layers(s: Settings) -> list[list[Change]]:
         first = state.set_modules(s, scoped)
     else:
         first = state.set_impl(s, "transformer_engine", scoped)
-    padded = [to("moe_expert_capacity_factor", s.moe_expert_capacity_factor or 1.0),
-              to("moe_pad_expert_input_to_capacity", True)]  # fmt: skip
     unwanted = [state.no_modules(s)] if state.switched_on_by_module(s) else []
-    return [*unwanted, first, padded]
+    return [*unwanted, first, state.pad_experts(s)]
 
 
 @rule(

@@ -114,8 +114,7 @@ def mlp_without_dense_layers(s: Settings) -> Any:
     "and moe_pad_expert_input_to_capacity; this model is dropless.",
     fixes=lambda s: [
         _without(s, "moe", plus=("moe_router", "moe_preprocess")),
-        [to("moe_expert_capacity_factor", s.moe_expert_capacity_factor or 1.0),
-         to("moe_pad_expert_input_to_capacity", True)],
+        state.pad_experts(s),
     ],
     failure_mode="moe_dynamic_shape",
 )  # fmt: skip
