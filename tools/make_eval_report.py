@@ -128,8 +128,8 @@ def results(report: Report, answers: list[Answer]) -> Iterator[str]:
     said = {json.loads(f.read_text(encoding="utf-8")).get("conditions") for f in sorted(RECORDED.glob("*.json"))}
     yield from sorted(text for text in said if text)
     yield (
-        "The answers are under evals/recorded/. The graders were corrected after these answers had been read (26 of 150 "
-        "turned from refused to right), so what follows is no held-out measurement.\n"
+        "The answers are under evals/recorded/. The graders were corrected after these answers had been read (26 of "
+        "150 turned from refused to right), so what follows is no held-out measurement.\n"
     )
     yield "| | answers | right | 95 % interval | tokens | tool calls | seconds | false triggers |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
