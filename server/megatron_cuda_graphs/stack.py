@@ -69,6 +69,7 @@ class Stack(BaseModel):
     gpu_arch: str | None = Field(default=None, description="sm_90, or a name such as H100.", examples=["sm_90"])
     resolved: dict[str, Resolution] = Field(default_factory=dict, description="How each field was resolved.")
     _judged: dict[str, Judged] = PrivateAttr(default_factory=dict)
+    _settled: dict[str, Stack] = PrivateAttr(default_factory=dict)
 
     @field_validator("megatron_core", "megatron_bridge", "transformer_engine", "torch", mode="before")
     @classmethod
@@ -169,6 +170,11 @@ class Stack(BaseModel):
 
     def settled(self, frontend: str = "core") -> Stack:
         """This stack with the versions that are judged for filled in, and how each was found, for reports."""
+        if frontend not in self._settled:
+            self._settled[frontend] = self._settle(frontend)
+        return self._settled[frontend]
+
+    def _settle(self, frontend: str) -> Stack:
         judged = self.judged(frontend)
         values = {name: getattr(self, name) for name in (*self.packages, "gpu_arch")}
         resolved = dict(self.resolved)

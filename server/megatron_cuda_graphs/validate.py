@@ -174,7 +174,7 @@ def _fix(change: Change, front: Frontend, settings: Settings) -> FieldFix | EnvF
 
 def _locate(reading: Reading, names: Iterable[str]) -> Location | None:
     locations = reading.locations
-    return next((locations[name] for name in names if name in locations), None) if locations else None
+    return next((locations[name] for name in names if name in locations), None)
 
 
 def _stack_finding(name: str, severity: Any, message: str) -> Finding:
