@@ -11,6 +11,7 @@ from ._rule import Change, to, unset
 
 PER_LAYER = ("local", "transformer_engine")
 ROUTER = ("moe_router", "moe_preprocess")
+EXPANDABLE = "expandable_segments:True"  # what upstream looks for in PYTORCH_CUDA_ALLOC_CONF
 # Checks that read the host inside a full-iteration graph.
 NAN_CHECKS: dict[str, tuple[str, ...]] = {
     "core": (),

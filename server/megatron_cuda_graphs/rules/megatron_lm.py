@@ -20,7 +20,6 @@ VALIDATE = "megatron/training/arguments.py :: validate_args"
 NORMALIZE = "megatron/training/arguments.py :: _normalize_cuda_graph_modules_args"
 OLD_FLAGS = core_names.OLD_FLAGS
 NAN = "check_for_nan_in_loss_and_grad"
-EXPANDABLE = "expandable_segments:True"
 # Answered by argparse's choices and by the rules below, which say the same in other words.
 ASKED_BEFORE.setdefault("megatron-lm", set()).update(
     rule.id
@@ -961,7 +960,7 @@ def capturable_tracker(s: Settings) -> None:
 
 
 def _fix_segments(s: Settings) -> list[list[Change]]:
-    without = str(s.env("PYTORCH_CUDA_ALLOC_CONF")).replace(EXPANDABLE, "expandable_segments:False")
+    without = str(s.env("PYTORCH_CUDA_ALLOC_CONF")).replace(state.EXPANDABLE, "expandable_segments:False")
     change = setenv("PYTORCH_CUDA_ALLOC_CONF", without)
     return [[change]] if s.core < (0, 16) else [[setenv("NCCL_GRAPH_REGISTER", "0")], [change]]
 
@@ -985,7 +984,7 @@ def _fix_segments(s: Settings) -> list[list[Change]]:
 def expandable_segments_flag_check(s: Settings) -> Any:
     """0.14 asks with --external-cuda-graph, 0.15 with any graphs; NCCL_GRAPH_REGISTER does not help in either. From
     0.16 on transformer_engine is asked, and NCCL_GRAPH_REGISTER=0 lifts it; it has to be set on every node."""
-    expandable = EXPANDABLE in s.env("PYTORCH_CUDA_ALLOC_CONF")
+    expandable = state.EXPANDABLE in s.env("PYTORCH_CUDA_ALLOC_CONF")
     if s.core < (0, 16):
         graphs = state.on(s) if s.core >= (0, 15) else s.external_cuda_graph
         return graphs and expandable and {"but": "which this release refuses with graphs"}

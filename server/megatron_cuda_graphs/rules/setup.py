@@ -9,17 +9,16 @@ from . import _state as state
 from ._rule import Change, Rule, rule, setenv, to, unset
 
 GRAPHS = "megatron/core/transformer/cuda_graphs.py :: "
-EXPANDABLE = "expandable_segments:True"
 WITH_ENVIRONMENT = frozenset({"core", "bridge", "megatron-lm"})
 
 
 def _expandable(s: Settings) -> Any:
-    return EXPANDABLE in s.env("PYTORCH_CUDA_ALLOC_CONF")
+    return state.EXPANDABLE in s.env("PYTORCH_CUDA_ALLOC_CONF")
 
 
 def _fix_segments(s: Settings) -> list[list[Change]]:
     conf = s.env("PYTORCH_CUDA_ALLOC_CONF")
-    without = setenv("PYTORCH_CUDA_ALLOC_CONF", str(conf).replace(EXPANDABLE, "expandable_segments:False"))
+    without = setenv("PYTORCH_CUDA_ALLOC_CONF", str(conf).replace(state.EXPANDABLE, "expandable_segments:False"))
     return [[without]] if s.core < (0, 16) else [[setenv("NCCL_GRAPH_REGISTER", "0")], [without]]
 
 
@@ -79,7 +78,7 @@ def expandable_segments(s: Settings) -> Any:
 )
 def expandable_segments_unseen(s: Settings) -> Any:
     """Short runs on two H200s gave right results in this state; that does not show the guard to be needless."""
-    unseen = EXPANDABLE in s.env("PYTORCH_ALLOC_CONF") and not _expandable(s)
+    unseen = state.EXPANDABLE in s.env("PYTORCH_ALLOC_CONF") and not _expandable(s)
     return state.te_graphs(s) and unseen and s.env("NCCL_GRAPH_REGISTER") != "0"
 
 
@@ -262,7 +261,7 @@ def _nccl_ub(id: str, name: str, stage: Any, order: int, frontends: frozenset[st
         conf = s.env("PYTORCH_CUDA_ALLOC_CONF")
         if not s[field] or (s.core >= (0, 18) and s.torch_at_least((2, 11))):
             return False
-        return EXPANDABLE in (conf.split(",") if isinstance(conf, str) else conf)
+        return state.EXPANDABLE in (conf.split(",") if isinstance(conf, str) else conf)
 
     check.__doc__ = "From 0.18 on only with PyTorch before 2.11, whose memory pools can't hold expandable segments."
     return rule(
@@ -279,7 +278,7 @@ def _nccl_ub(id: str, name: str, stage: Any, order: int, frontends: frozenset[st
         says="nccl_ub does not go with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF.",
         fixes=lambda s: [
             [setenv("PYTORCH_CUDA_ALLOC_CONF", str(s.env("PYTORCH_CUDA_ALLOC_CONF")).replace(
-                EXPANDABLE, "expandable_segments:False"))],
+                state.EXPANDABLE, "expandable_segments:False"))],
             [to(field, False)],
         ],
         failure_mode="allocator_nccl_env_conflict",
