@@ -20,7 +20,6 @@ BOTH = (
 )
 OLD_FLAGS = ("enable_cuda_graph", "external_cuda_graph")
 DEPRECATED = ("full_iteration", "full_iteration_inference")  # as module names, from 0.18
-INFERENCE = ("none", "layer", "block")
 
 
 def implementations(s: Settings) -> tuple[str, ...]:
@@ -34,6 +33,11 @@ def module_names(s: Settings) -> tuple[str, ...]:
     if s.core >= (0, 18):
         return (*enum_members("CudaGraphModule", s.judged.core_version), *DEPRECATED)
     return tuple(enum_members("CudaGraphScope", s.judged.core_version))
+
+
+def inference_scopes(s: Settings) -> tuple[str, ...]:
+    """Names that the release takes as inference_cuda_graph_scope; none before 0.18."""
+    return tuple(enum_members("InferenceCudaGraphScope", s.judged.core_version))
 
 
 def is_member(s: Settings, value: Any, enum: str) -> bool:
@@ -454,7 +458,7 @@ def _inference_name(s: Settings) -> Any:
 def unknown_inference_scope_in_migration(s: Settings) -> Any:
     """The migration of full_iteration and full_iteration_inference looks the inference scope up first."""
     scope = s.inference_cuda_graph_scope
-    return bool(deprecated_modules(s)) and isinstance(scope, str) and scope not in INFERENCE
+    return bool(deprecated_modules(s)) and isinstance(scope, str) and scope not in inference_scopes(s)
 
 
 @rule(
@@ -715,7 +719,7 @@ def inference_scope_wrong_type(s: Settings) -> Any:
 def unknown_inference_scope(s: Settings) -> Any:
     """Looked up in an enum by its exact name, so the error is a bare KeyError."""
     scope = s.inference_cuda_graph_scope
-    return isinstance(scope, str) and scope not in INFERENCE
+    return isinstance(scope, str) and scope not in inference_scopes(s)
 
 
 @migration(at=("post_init", 366), releases="0.18..", sets=("inference_cuda_graph_scope",))
