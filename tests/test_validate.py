@@ -9,6 +9,7 @@ import pytest
 from megatron_cuda_graphs import Stack, validate_config
 from megatron_cuda_graphs.report import PHASES
 from megatron_cuda_graphs.rules import catalogue, explain, program
+from megatron_cuda_graphs.settings import Settings
 
 CORE = Stack(megatron_core="0.19.2", transformer_engine="2.14.0")
 BRIDGE = Stack(megatron_bridge="0.6.2", transformer_engine="2.14.0")
@@ -182,3 +183,14 @@ def test_odd_values_in_a_bridge_configuration():
     for name in ("model", "rng", "dataset", "comm_overlap", "mixed_precision", "env_vars"):
         for value in ODD:
             validate_config({"model": TE, "rng": {"te_rng_tracker": True}, name: value}, stack=BRIDGE, env={})
+
+
+def test_keys_that_are_no_text_are_read_as_text():
+    report = validate_config({"model": {"num_layers": 4, 1: 2, None: 3}, "rng": {True: 4}}, stack=BRIDGE, env={})
+    assert {"model.1", "model.None"} <= {name for found in report.findings for name in found.fields}
+
+
+def test_a_field_named_like_something_of_the_settings_own_is_only_a_field():
+    names = [name for name in vars(Settings) if not name.startswith("__")]
+    report = validate_config({"num_layers": 2, **dict.fromkeys(names, 1)}, stack=CORE)
+    assert [found.fields[0] for found in report.errors] == names

@@ -57,7 +57,7 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
     normalized: Normalized | None = None
     finished = True
     for step in program(reading.frontend, judged.core, judged.bridge):
-        if step.stage == "setup" and normalized is None and finished:
+        if normalized is None and step.stage == "setup" and finished:
             normalized = _normalized(settings)
         if isinstance(step, Migration):
             _migrate(step, settings)

@@ -31,10 +31,12 @@ def module_name(value: Any) -> Any:
 class Settings:
     """Values by name; attribute access falls back to the release's default, then to None.
 
-    Rules read; migrations write with `set`, as the upstream code they mirror does.
+    Rules read; migrations write with `set`, as the upstream code they mirror does. `v` holds the values in force,
+    `written` those that the configuration itself gives.
     """
 
     __slots__ = (
+        "__dict__",
         "assumed",
         "bridge",
         "core",
@@ -42,6 +44,7 @@ class Settings:
         "environ",
         "frontend",
         "judged",
+        "modules_field",
         "partial",
         "provider",
         "v",
@@ -58,9 +61,10 @@ class Settings:
         environ: Mapping[str, Any] | None,
         partial: bool = False,
         provider: str | None = None,
+        written: Mapping[str, Any] | None = None,
     ) -> None:
         self.v = dict(values)
-        self.written = values
+        self.written = values if written is None else written
         self.frontend = frontend
         self.judged = judged
         self.core = judged.core
@@ -72,6 +76,11 @@ class Settings:
         touched = "cuda_graph_impl" in values or not GRAPH_NAMES.isdisjoint(values)
         self.assumed = GRAPH_NAMES if partial and touched else frozenset[str]()
         self.provider = provider
+        self.modules_field = "cuda_graph_modules" if self.core >= (0, 18) else "cuda_graph_scope"
+        # Rules read hundreds of names: as plain attributes they cost a quarter of a call of __getattr__.
+        self.__dict__ = {**values} if partial else {**defaults, **values}
+        for name in _OWN:
+            self.__dict__.pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         v = self.v
@@ -85,6 +94,8 @@ class Settings:
 
     def set(self, name: str, value: Any) -> None:
         self.v[name] = value
+        if name not in _OWN:
+            self.__dict__[name] = value
 
     def has(self, name: str) -> bool:
         """True when this release has the field."""
@@ -93,11 +104,6 @@ class Settings:
     def given(self, name: str) -> bool:
         """True when the configuration itself sets the field."""
         return name in self.written
-
-    @property
-    def modules_field(self) -> str:
-        """The release's field for graph modules."""
-        return "cuda_graph_modules" if self.core >= (0, 18) else "cuda_graph_scope"
 
     @property
     def modules(self) -> Any:
@@ -133,3 +139,6 @@ class Settings:
         if self.judged.sm is None:
             return Unknown("gpu_arch", key=("sm>=", sm), reason="the GPU is not known")
         return self.judged.sm >= sm
+
+
+_OWN = frozenset(name for name in vars(Settings) if name[:2] != "__")  # names that no field may take the place of

@@ -173,8 +173,8 @@ def _fix(change: Change, front: Frontend, settings: Settings) -> FieldFix | EnvF
 
 
 def _locate(reading: Reading, names: Iterable[str]) -> Location | None:
-    locations = reading.locations
-    return next((locations[name] for name in names if name in locations), None)
+    places = map(reading.locations.get, names)
+    return next((place for place in places if place is not None), None)
 
 
 def _stack_finding(name: str, severity: Any, message: str) -> Finding:

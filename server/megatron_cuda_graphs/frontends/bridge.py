@@ -58,7 +58,9 @@ class Bridge:
         if isinstance(inner, Mapping):
             defaults = {**defaults, **fields.core_fields(judged.core_version)}
         _mixed_precision(reading.values.get("mixed_precision"), values)
-        settings = Settings(
+        values["perf_harness"] = reading.values.get("perf_harness")
+        values["provider.checks_rng_tracker"] = _checks_rng(judged.bridge_version, provider, partial)
+        return Settings(
             values,
             frontend="bridge",
             judged=judged,
@@ -66,11 +68,8 @@ class Bridge:
             environ=_environment(reading.values.get("env_vars"), env),
             partial=partial,
             provider=provider,
+            written={**written, "model.transformer": True} if isinstance(inner, Mapping) else written,
         )
-        settings.written = {**written, "model.transformer": True} if isinstance(inner, Mapping) else written
-        settings.v["perf_harness"] = reading.values.get("perf_harness")
-        settings.v["provider.checks_rng_tracker"] = _checks_rng(judged.bridge_version, provider, partial)
-        return settings
 
     def dotted(self, name: str, settings: Settings) -> str:
         if "." in name:
@@ -96,11 +95,11 @@ def _sections(values: Mapping[str, Any]) -> dict[str, Any]:
         content = values.get(section)
         if isinstance(content, Unknown):
             flat[f"{section}.present"] = content
-        if not isinstance(content, Mapping):
+        if not isinstance(content, dict):
             continue
         flat[f"{section}.present"] = True
         for name, value in content.items():
-            if isinstance(value, Mapping) and ("_target_" not in value or name.endswith("_specs")):
+            if isinstance(value, dict) and ("_target_" not in value or name.endswith("_specs")):
                 flat[f"{section}.{name}.present"] = True
                 flat |= {f"{section}.{name}.{n}": v for n, v in value.items()}
             flat[f"{section}.{name}"] = value

@@ -102,23 +102,22 @@ class MegatronLM:
             if argument in values and "." not in name:
                 values[name] = values[argument]
         mla = values.get("multi_latent_attention") is True
-        settings = Settings(
-            {**values, **{name: reading.values[name] for name in unknown}},
+        return Settings(
+            {
+                **values,
+                "args.given": given,
+                "args.unknown": unknown,
+                "args.problems": problems,
+                "args.extras": extras,
+                "args.words": reading.values,
+            },
             frontend="megatron-lm",
             judged=judged,
             defaults=_defaults(core, "MLATransformerConfig" if mla else "TransformerConfig"),
             environ=env,
             partial=reading.base == "unknown",
+            written={**values, **{name: reading.values[name] for name in unknown}},
         )
-        settings.v = {
-            **values,
-            "args.given": given,
-            "args.unknown": unknown,
-            "args.problems": problems,
-            "args.extras": extras,
-            "args.words": reading.values,
-        }
-        return settings
 
     def dotted(self, name: str, settings: Settings) -> str:
         """The attribute of `args`."""

@@ -41,7 +41,7 @@ class Reading:
             perf-harness.
         values: core: flat field -> value. bridge: nested section -> field -> value. megatron-lm: flag as written
             (`--cuda-graph-impl`) -> list of its raw tokens (`[]` for a bare flag). Values not statically known
-            are `Unknown`; enum members are `Member`.
+            are `Unknown`; enum members are `Member`; mappings inside are dicts with text for keys.
         base: "defaults" when fields not given have the class's (or parser's) defaults; "unknown" when the text
             only changes a configuration that stands elsewhere (overrides, assignments on a recipe's result).
         locations: dotted field (or flag) -> where it stands.

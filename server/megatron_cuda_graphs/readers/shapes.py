@@ -258,7 +258,7 @@ def _framework(values: dict[str, Any], settler: Settler, wanted: str = "auto") -
             inner = _json(inner, settler)
         if inner is None:
             inner = {}
-        if not isinstance(inner, Mapping):
+        if not isinstance(inner, dict):
             continue
         view = _part_of(framework, at, node, inner)
         for other_rank, _, other_at, _ in hits[:number] + hits[number + 1 :]:
@@ -288,10 +288,10 @@ def _part_of(framework: _Framework, at: Path, node: Mapping[str, Any], inner: Ma
         view = View("bridge", {"model": model, **parts}, base="unknown", root=root)
         view.moved = {"model": root, **{section: (*root, key) for section, key in framework.sections}}
         for key in framework.merged:
-            if isinstance(over := inner.get(key), Mapping):
+            if isinstance(over := inner.get(key), dict):
                 model.update(over)
                 view.moved |= {f"model.{name}": (*root, key, str(name)) for name in over}
-        if isinstance(parts.get("env_vars"), Mapping):
+        if isinstance(parts.get("env_vars"), dict):
             view.env_root = (*root, "env_vars")
     view.notes.append(
         (f"Of this {framework.name} configuration only {'.'.join(root)} was read; the rest is unknown", at)
@@ -304,25 +304,25 @@ def _mappings(values: Mapping[str, Any]) -> Iterable[tuple[Path, Mapping[str, An
     todo: list[tuple[Path, Mapping[str, Any]]] = [((), values)]
     for at, node in todo:
         yield at, node
-        todo.extend(((*at, str(key)), value) for key, value in node.items() if isinstance(value, Mapping))
+        todo.extend(((*at, str(key)), value) for key, value in node.items() if isinstance(value, dict))
 
 
 def _bridge(values: dict[str, Any]) -> View | None:
     dotted = any("." in key and key.partition(".")[0] in SECTIONS for key in values)
-    if dotted and not any(isinstance(values.get(s), Mapping) for s in SECTIONS):
+    if dotted and not any(isinstance(values.get(s), dict) for s in SECTIONS):
         nested: dict[str, Any] = {}
         for key, value in values.items():
             put(nested, key.split("."), value)
         return View("bridge", nested, base="unknown", dotted=True)
     target = values.get("_target_")
-    given = {section for section in SECTIONS & values.keys() if isinstance(values[section], Mapping)}
+    given = {section for section in SECTIONS & values.keys() if isinstance(values[section], dict)}
     if (
         (isinstance(target, str) and target.endswith("ConfigContainer"))
         or given - _COMMON
         or any(is_telling(values[section]) for section in given)
     ):
         view = View("bridge", values)
-        if isinstance(values.get("env_vars"), Mapping):
+        if isinstance(values.get("env_vars"), dict):
             view.env_root = ("env_vars",)
         return view
     return None
@@ -345,7 +345,7 @@ def is_telling(values: Mapping[str, Any]) -> bool:
 
 
 def _flat(values: dict[str, Any]) -> View | None:
-    plain = all(key.isidentifier() and not isinstance(value, Mapping) for key, value in values.items())
+    plain = all(key.isidentifier() and not isinstance(value, dict) for key, value in values.items())
     if is_telling(values) or (plain and _resembles_fields(values)):
         return View("core", values)
     return None
@@ -362,7 +362,7 @@ def _resembles_fields(values: Mapping[str, Any]) -> bool:
 
 def _tells_bridge(values: Mapping[str, Any]) -> bool:
     return "_target_" in values or any(
-        is_telling(part) for name, part in values.items() if name in SECTIONS and isinstance(part, Mapping)
+        is_telling(part) for name, part in values.items() if name in SECTIONS and isinstance(part, dict)
     )
 
 

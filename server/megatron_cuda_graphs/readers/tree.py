@@ -16,8 +16,8 @@ __all__ = ["Settler", "settle"]
 class Settler:
     """Copies a tree while giving spellings their meaning; counts what it copies.
 
-    Enum members, dtypes and functions become `Member`s and dotted names; `${...}` becomes the value it points at
-    in the same tree, or `Unknown`; everything else keeps its type.
+    Mappings become dicts with text for keys, enum members, dtypes and functions `Member`s and dotted names; `${...}`
+    becomes the value it points at in the same tree, or `Unknown`; everything else keeps its type.
     """
 
     def __init__(self, root: Any = None, path: str | None = None) -> None:
@@ -29,18 +29,16 @@ class Settler:
         if kind is str:
             if "." in value and value.rsplit(".", 2)[-2] in ENUMS:
                 return symbol(value) or value
-            if "${" in value or value == "???":
-                return self._interpolated(value, depth)
-            return value
+            return self._interpolated(value, depth) if "${" in value or value == "???" else value
         if kind is int or kind is bool or value is None or kind is float:
             return value
         if self.left < 0 or depth > MAX_DEPTH:
             self._refuse(depth)
-        if isinstance(value, Mapping):
+        if kind is dict or isinstance(value, Mapping):
             if "_target_" in value and (found := object_of_target(value)) is not None:
                 return found
             settle, deeper = self.settle, depth + 1
-            return {key: settle(item, deeper) for key, item in value.items()}
+            return {key if type(key) is str else str(key): settle(item, deeper) for key, item in value.items()}
         if isinstance(value, (Member, Unknown)):
             return value
         if isinstance(value, tuple):

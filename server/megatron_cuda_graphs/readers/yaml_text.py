@@ -76,6 +76,8 @@ class Document(NamedTuple):
 @lru_cache(maxsize=8192)
 def _plain(text: str) -> Any:
     """The value of a plain scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
     if _SMALL.fullmatch(text):
         return int(text)
     if text[0] not in _SPECIAL or len(text) > 64:
@@ -90,11 +92,10 @@ def _plain(text: str) -> Any:
 
 
 def _scalar(event: Any, path: str | None) -> Any:
+    """The value of a scalar that is quoted or tagged."""
     text = event.value
     if event.tag is None or event.tag == "!":
-        if not event.implicit[0]:
-            return text
-        return _WORDS[text] if text in _WORDS else _plain(text)
+        return text
     tag = _full_tag(event, path)
     if tag is None:
         return Unknown(event.tag, reason=f"the tag {event.tag} has no meaning here")
@@ -200,10 +201,11 @@ class _Builder:
             if kind is ScalarEvent:
                 self.nodes += 1
                 spot = event
+                value: Any
                 if frame is not None and frame.raw and frame.key is not _NO:
-                    value: Any = event.value
+                    value = event.value
                 else:
-                    value = _scalar(event, path)
+                    value = _plain(event.value) if event.implicit[0] else _scalar(event, path)
                 if event.anchor is not None:
                     anchors[event.anchor] = (value, 1)
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
@@ -263,22 +265,27 @@ class _Builder:
             elif type(frame.value) is list:
                 frame.value.append(value)
                 frame.branch.items.append(spot)
-            elif frame.key is _NO:
+            elif (key := frame.key) is _NO:
                 if isinstance(value, (dict, list, set, Unknown)):
                     raise _error("A mapping key that is not a plain value", event, path)
                 frame.key, frame.keyevent = value, event
             else:
-                self._put(frame, value, spot)
+                frame.key = _NO
+                if key == "<<" or key in frame.value:
+                    self._put_again(frame, key, value, spot)
+                else:
+                    frame.value[key] = value
+                    frame.branch.keys[key] = (frame.keyevent, spot)
 
-    def _put(self, frame: _Frame, value: Any, spot: Spot) -> None:
-        key, event = frame.key, frame.keyevent
-        frame.key = _NO
+    def _put_again(self, frame: _Frame, key: Any, value: Any, spot: Spot) -> None:
+        """A merge, or a key for the second time."""
+        event = frame.keyevent
         if key == "<<" and type(event) is ScalarEvent and event.implicit[0]:
             if frame.merged is None:
                 frame.merged = []
             frame.merged.extend(value if isinstance(value, list) else [value])
             return
-        if key in frame.value:
+        if key in frame.branch.keys:
             first = frame.branch.keys[key][0].start_mark.line + 1
             self.notes.append(
                 (f"`{key}` is given twice, first on line {first}; the last one counts", event.start_mark.line)

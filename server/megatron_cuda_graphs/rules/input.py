@@ -87,10 +87,12 @@ def _rename_in(s: Settings, section: str, field: str, value: Any) -> Iterator[li
 def _in_sections(s: Settings) -> list[dict[str, Any]]:
     """Names about graphs in a section of a ConfigContainer whose class does not have them."""
     found = []
-    for name, value in s.written.items():
+    defaults = s.defaults
+    for name in [n for n in s.written if n not in defaults and "." in n]:
         section, _, field = name.rpartition(".")
-        if not section or name in s.defaults or not ("cuda_graph" in field or _is_graph_field(field)):
+        if not _about_graphs(field):
             continue
+        value = s.written[name]
         target = s.written.get(f"{section}._target_")
         classes = fields.section_classes(s.judged.bridge_version or "", section)
         cls = target.rpartition(".")[2] if isinstance(target, str) else classes[0] if classes else None
@@ -107,11 +109,9 @@ def _in_sections(s: Settings) -> list[dict[str, Any]]:
 def _unknown(s: Settings, graphs_only: bool | None) -> list[dict[str, Any]]:
     """Unknown names of the model, in the order written: those about graphs, the others, or (None) all."""
     found = []
-    for name in s.written:
-        if "." in name or name in s.defaults or name[:1] == "_":
-            continue
-        about_graphs = "cuda_graph" in name or _is_graph_field(name)
-        if graphs_only is not None and graphs_only != about_graphs:
+    defaults = s.defaults
+    for name in [n for n in s.written if n not in defaults and "." not in n and n[:1] != "_"]:
+        if graphs_only is not None and graphs_only != _about_graphs(name):
             continue
         first = fields.first_release(name)
         guesses = fields.did_you_mean(name, s.defaults, limit=1)
@@ -128,9 +128,8 @@ def _unknown(s: Settings, graphs_only: bool | None) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _is_graph_field(name: str) -> bool:
-    guesses = fields.did_you_mean(name, _GRAPH_FIELDS, limit=1)
-    return bool(guesses)
+def _about_graphs(name: str) -> bool:
+    return "cuda_graph" in name or bool(fields.did_you_mean(name, _GRAPH_FIELDS, limit=1))
 
 
 _GRAPH_FIELDS = (

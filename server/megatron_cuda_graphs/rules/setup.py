@@ -78,8 +78,8 @@ def expandable_segments(s: Settings) -> Any:
 )
 def expandable_segments_unseen(s: Settings) -> Any:
     """Short runs on two H200s gave right results in this state; that does not show the guard to be needless."""
-    unseen = state.EXPANDABLE in s.env("PYTORCH_ALLOC_CONF") and not _expandable(s)
-    return state.te_graphs(s) and unseen and s.env("NCCL_GRAPH_REGISTER") != "0"
+    guarded = s.env("NCCL_GRAPH_REGISTER") == "0" or _expandable(s)
+    return state.te_graphs(s) and not guarded and state.EXPANDABLE in s.env("PYTORCH_ALLOC_CONF")
 
 
 # Random numbers ------------------------------------------------------------------------------------------------------
