@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "BRIDGE",
@@ -18,6 +18,8 @@ __all__ = [
     "Range",
     "Release",
     "bridges_of",
+    "cores_of",
+    "covered",
     "line",
     "parse",
 ]
@@ -71,6 +73,18 @@ def line(release: Release) -> tuple[int, int]:
 def bridges_of(core: Release) -> list[str]:
     """Bridge releases whose pair is of this megatron-core line, oldest first."""
     return [b for b in BRIDGE if line(parse(PAIRS[b])) == line(core)]
+
+
+def cores_of(bridge: str) -> list[str]:
+    """Covered megatron-core releases that a Bridge release imports with, oldest first."""
+    lines = BRIDGE_NEEDS_CORE[line(parse(bridge))]
+    return [c for c in CORE if line(parse(c)) in lines]
+
+
+def covered() -> dict[str, Any]:
+    """The releases covered and which belong together, as data."""
+    imports = {bridge: cores_of(bridge) for bridge in BRIDGE}
+    return {"megatron_core": CORE, "megatron_bridge": BRIDGE, "pairs": PAIRS, "imports_with": imports}
 
 
 class Range(NamedTuple):

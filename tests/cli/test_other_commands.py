@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import megatron_cuda_graphs
-from megatron_cuda_graphs import cli
+from megatron_cuda_graphs import cli, releases
 from megatron_cuda_graphs.cli import COMMANDS, main
 from megatron_cuda_graphs.rules import catalogue
 
@@ -186,3 +186,64 @@ def test_judging_imports_neither_torch_nor_mcp_nor_heavy_helpers(statement: str)
     check = f"{statement}\nimport sys\nsys.exit(str([m for m in ({heavy}) if m in sys.modules]))"
     ran = python("-c", check, given="cuda_graph_impl: none\n")
     assert ran.stderr == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "it is empty"), (b" \n\n", "it is empty"), (bytes(range(256)) * 40, "it is not text"),
+     (b"\0" * 9000, "it is not text"), (b"\x7fELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0>\0", "it is not text")],
+)  # fmt: skip
+def test_log_without_text_is_unusable_input(
+    content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(content)
+    for argument in (log, tmp_path):
+        assert main(["diagnose", str(argument)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"job.log: {said}." in err
+        assert err.count("\n") == 1
+    ran = subprocess.run([sys.executable, "-m", "megatron_cuda_graphs", "diagnose", "-"], input=content, check=False,
+                         capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT / "server")})  # fmt: skip
+    assert ran.returncode == 2
+    assert f"standard input: {said}." in ran.stderr.decode()
+
+
+def test_folder_without_logs_is_unusable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(tmp_path)]) == 2
+    assert "no log file is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(b"\0" * 90_000 + b"\nAssertionError: RNG tracker does not support cudagraphs!\n", 1),
+     ("iteration 5/ 10 | lm loss: 2.0\n".encode("utf-16"), 0), ("Modèle chargé\n".encode("latin-1"), 0),
+     (b"iteration 5/ 10 | lm loss: 2.0\n", 0)],
+)  # fmt: skip
+def test_text_that_only_looks_binary_is_diagnosed(content: bytes, code: int, tmp_path: Path) -> None:
+    (tmp_path / "rank0.log").write_bytes(content)
+    (tmp_path / "rank1.log").write_bytes(b"")
+    assert main(["diagnose", str(tmp_path)]) == code
+
+
+def test_presets_are_listed_by_action_and_by_option(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for argv in (["smoke", "list"], ["smoke", "--list"]):
+        assert main(argv) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert "qwen3-30b-a3b" in shown[0]
+
+
+def test_releases_covered_tell_what_imports_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stack", "--covered"]) == 0
+    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["0.5.1"])
+    assert row[1] == releases.PAIRS["0.5.1"]
+    assert main(["stack", "--covered", "--format", "json"]) == 0
+    covered = json.loads(capsys.readouterr().out)
+    assert [c.rstrip(",") for c in row[2:]] == covered["imports_with"]["0.5.1"]
+    for bridge, cores in covered["imports_with"].items():
+        assert covered["pairs"][bridge] in cores
+        for core in covered["megatron_core"]:
+            assert main(["stack", "--stack", f"bridge={bridge},core={core}"]) == (0 if core in cores else 1)

@@ -69,6 +69,20 @@ def test_diff_shows_and_does_not_write(tmp_path: Path, capsys: pytest.CaptureFix
     assert Path(file).read_text() == BAD
 
 
+def test_output_takes_the_diff_and_the_inputs_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [write(tmp_path / name, BAD) for name in ("a.yaml", "b.yaml")]
+    patch = tmp_path / "all.patch"
+    assert main(["validate", *files, *CORE, "--fix", "--diff", "-o", str(patch)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{patch}: written." in err
+    assert all(Path(file).read_text() == BAD for file in files)
+    ran = subprocess.run(["patch", "-p0", "-d", "/", "-i", str(patch)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert main(["validate", *files, *CORE]) == 0
+    assert main(["validate", files[0], *CORE, "--diff", "--output", "-"]) == 0
+
+
 def test_written_file_keeps_its_mode_and_other_links_to_it(tmp_path: Path) -> None:
     file = Path(write(tmp_path / "real.yaml", BAD))
     file.chmod(0o640)

@@ -19,20 +19,29 @@ __all__ = ["change"]
 def change(args: argparse.Namespace, rows: list[Judged], env: dict[str, str] | None, target: Stack | None) -> int:
     """Show or write the changes; exit code 1 where an error is left.
 
+    With --diff no input is written to: --output then takes the diffs, of any number of inputs.
+
     Raises:
-        InputError: several stacks, or several inputs for one --output.
+        InputError: several stacks, or several inputs whose changed texts one --output can't hold.
     """
     if len({id(r.stack) for r in rows}) > 1:
         raise InputError("--fix, --diff and --to judge for one stack; give --stack once.")
-    if args.output and len(rows) > 1:
-        raise InputError("--output takes the change of one input.")
+    if args.output and len(rows) > 1 and not args.diff:
+        raise InputError("--output takes the changed text of one input.", hint="With --diff it takes any number.")
     failed = False
+    diffs: list[str] | None = [] if args.diff else None
     for row in rows:
-        failed |= not _change(args, row, env, target)
+        failed |= not _change(args, row, env, target, diffs)
+    if diffs is not None and args.output not in (None, "-"):
+        replace(args.output, "".join(diffs))
+        err(f"{args.output}: written.")
     return int(failed)
 
 
-def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, target: Stack | None) -> bool:
+def _change(
+    args: argparse.Namespace, row: Judged, env: dict[str, str] | None, target: Stack | None, diffs: list[str] | None
+) -> bool:
+    """Change one input; true when no error is left. Its diff is shown or, for --output, added to `diffs`."""
     from ..judge import judge
     from ..render.text import fix
     from ..validate import report
@@ -67,8 +76,10 @@ def _change(args: argparse.Namespace, row: Judged, env: dict[str, str] | None, t
         warned = sum(bool(f.fix) for f in row.report.findings if f.severity == "warning") if target is None else 0
         more = f" ({warned} warnings have a fix too; only errors are fixed)" if warned else ""
         err(f"{name}: nothing to change{more}.")
-    if args.diff:
-        out(_painted(diff(old, new, name)))
+    if diffs is not None:
+        diffs.append(diff(old, new, name))
+        if args.output in (None, "-"):
+            out(_painted(diffs[-1]))
     elif args.output == "-" or (row.source.path is None and not args.output):
         out(new)
     elif args.output or new != old:

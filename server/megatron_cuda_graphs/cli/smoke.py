@@ -21,7 +21,7 @@ examples:
   megatron-cuda-graphs smoke
   megatron-cuda-graphs smoke --preset qwen3-30b-a3b --tier megatron-te --modules attn,moe_router,moe_preprocess
   megatron-cuda-graphs smoke --config run.yaml --sweep
-  megatron-cuda-graphs smoke list
+  megatron-cuda-graphs smoke list                # the presets
   megatron-cuda-graphs smoke show last --html report.html
 
 """
@@ -33,7 +33,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments: one option for each field of SmokeRequest."""
     from ..smoke.model import TIERS, SmokeRequest
 
-    parser.add_argument("action", nargs="?", choices=("run", "show", "list"), default="run", help="default: run")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "show", "list"),
+        default="run",
+        help="run a workload (default), show a record of an earlier run, list the presets",
+    )
+    parser.add_argument("--list", action="store_true", dest="presets", help="list the presets, as list does")
     parser.add_argument("record", nargs="?", metavar="RECORD", help="for show: a record's file or id, or last")
     parser.add_argument("--tier", choices=("auto", *TIERS), help=SmokeRequest.model_fields["tier"].description)
     parser.add_argument("--config", metavar="FILE", help=SmokeRequest.model_fields["config"].description)
@@ -65,7 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    if args.action == "list":
+    if args.action == "list" or args.presets:
         return _list(args.format)
     if args.record and args.action != "show":
         raise InputError(f"unexpected {args.record!r}; options give the workload.")

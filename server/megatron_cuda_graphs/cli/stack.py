@@ -67,10 +67,10 @@ def _covered(kind: str) -> int:
     from .. import releases
 
     if kind == "json":
-        dump({"megatron_core": releases.CORE, "megatron_bridge": releases.BRIDGE, "pairs": releases.PAIRS})
+        dump(releases.covered())
         return 0
     out(f"megatron-core    {releases.CORE[0]} to {releases.CORE[-1]}: {', '.join(releases.CORE)}")
-    out("megatron-bridge  with the megatron-core it was released with:")
+    out("megatron-bridge  released with  imports with megatron-core")
     for bridge, core in releases.PAIRS.items():
-        out(f"  {bridge}  {core}")
+        out(f"  {bridge:<15}{core:<15}{', '.join(releases.cores_of(bridge))}")
     return 0

@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("--fix", action="store_true", help="rewrite the files with each error's first fix")
     change.add_argument("--to", metavar="STACK", help="rewrite the files into another release's spelling and rules")
     change.add_argument("--diff", action="store_true", help="show the change instead of writing it")
-    change.add_argument("-o", "--output", metavar="FILE", help="write the changed text there; - is standard output")
+    change.add_argument("-o", "--output", metavar="FILE", help="write the changed text or the diff there; - is stdout")
     accept = parser.add_argument_group(
         "accepting findings (also: a comment `# mcg: ignore[MCG044] reason` in the input)"
     )
@@ -83,8 +83,8 @@ class Unreadable(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    if args.output and not (args.fix or args.to):
-        raise InputError("--output goes with --fix or --to.")
+    if args.output and not (args.fix or args.to or args.diff):
+        raise InputError("--output goes with --fix, --to or --diff.")
     wanted, env = stacks(args), environment(args)
     target = read_stack(args.to) if args.to else None
     accepted = _Accepted(args)
@@ -109,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
     if not rows:
         if not bad and not args.if_relevant:
             err("megatron-cuda-graphs: no configuration found.")
+        if args.format in ("sarif", "github") and not (args.fix or args.to or args.diff):
+            _show(args, rows, bad, wanted)  # programs that read these are told of an empty run too
         return 2 if bad or not args.if_relevant else 0
     if args.fix or args.to or args.diff:
         from ._change import change
@@ -177,12 +179,13 @@ def _show(args: argparse.Namespace, rows: list[Judged], bad: list[Unreadable], w
     if args.format == "sarif":
         from ..render.sarif import log
 
-        dump(log((r.source.path, r.report) for r in rows))
+        dump(log(((r.source.path, r.report) for r in rows), ((b.source.path, b.error) for b in bad)))
     elif args.format == "github":
         from ..render import github
 
-        for row in rows:
-            out(github.report(row.report, row.source.path))
+        lines = [github.report(r.report, r.source.path) for r in rows]
+        lines += [github.unread(b.error, b.source.path) for b in bad]
+        out("\n".join(line for line in lines if line))
     else:
         from ..render import text
 

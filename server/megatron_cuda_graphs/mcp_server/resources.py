@@ -35,13 +35,6 @@ def _records() -> list[str]:
     return sorted((p.stem for p in base.glob("*.json")), reverse=True) if base.is_dir() else []
 
 
-def releases_table() -> str:
-    """The releases covered and which belong together, as JSON."""
-    return json.dumps(
-        {"megatron_core": releases.CORE, "megatron_bridge": releases.BRIDGE, "pairs": releases.PAIRS}, indent=1
-    )
-
-
 def add(server: MCPServer[Any]) -> None:
     """Add resources, templates with completion, and prompts."""
     _indexes(server)
@@ -66,7 +59,7 @@ def _indexes(server: MCPServer[Any]) -> None:
         "stack://releases", name="releases", mime_type=JSON, description="Releases covered, which belong together."
     )
     def table() -> str:
-        return releases_table()
+        return json.dumps(releases.covered(), indent=1)
 
     @server.resource("smoke://index", name="smoke records", mime_type=JSON, description="Records of runs made here.")
     def records() -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from .text import fix
 
 if TYPE_CHECKING:
+    from ..errors import InputError
     from ..validate import ValidationReport
 
-__all__ = ["report"]
+__all__ = ["report", "unread"]
 
 _LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 
@@ -22,6 +23,11 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+def _command(level: str, said: str, **where: object) -> str:
+    properties = ",".join(f"{k}={_property(str(v))}" for k, v in where.items() if v is not None)
+    return f"::{level} {properties}::{_data(said)}"
+
+
 def report(result: ValidationReport, path: str | None) -> str:
     """A workflow command for each finding that is decided; undecided ones would drown them."""
     lines = []
@@ -29,13 +35,21 @@ def report(result: ValidationReport, path: str | None) -> str:
         if found.severity == "info":
             continue
         at = found.location
-        where = {"file": (at.path if at else None) or path, "line": at and at.line, "col": at and at.column,
-                 "title": f"{found.rule_id} {found.name}"}  # fmt: skip
-        properties = ",".join(f"{k}={_property(str(v))}" for k, v in where.items() if v is not None)
         said = found.message
         if found.upstream and found.upstream.message:
             said += f"\nupstream: {found.upstream.message}"
         if found.fix:
             said += f"\nfix: {fix(result.spelled(found.fix))}"
-        lines.append(f"::{_LEVEL[found.severity]} {properties}::{_data(said)}")
+        lines.append(
+            _command(
+                _LEVEL[found.severity], said, file=(at.path if at else None) or path,
+                line=at and at.line, col=at and at.column, title=f"{found.rule_id} {found.name}",
+            )
+        )  # fmt: skip
     return "\n".join(lines)
+
+
+def unread(error: InputError, path: str | None) -> str:
+    """A workflow command for an input that could not be read."""
+    said = f"{error.message} {error.hint}".rstrip()
+    return _command("error", said, file=path, line=error.line, col=error.column, title="unreadable configuration")
