@@ -6,6 +6,7 @@ from mcp.server import MCPServer
 
 from .. import __version__
 from . import resources, skills, tools
+from .strict import StrictServer
 
 __all__ = ["INSTRUCTIONS", "build", "serve"]
 
@@ -20,7 +21,7 @@ rule://MCG044, failure-mode://missing_te_rng_tracker. Skill: skill://megatron-cu
 
 def build(allowed: tuple[str, ...] = ()) -> MCPServer[None]:
     """The server. `allowed` are folders whose files tools may read; without any, clients send text."""
-    server: MCPServer[None] = MCPServer(
+    server = StrictServer(
         NAME,
         title="Megatron CUDA graphs",
         description="Check, choose, diagnose and prove CUDA graphs in Megatron.",

@@ -1,18 +1,20 @@
-"""Tools that refuse arguments they don't know, answer errors in plain words, and describe themselves briefly."""
+"""Tools and prompts that refuse what they do not know, answer errors in plain words and describe themselves briefly."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from mcp import MCPError
+from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
-from mcp.types import CallToolResult, TextContent
+from mcp.types import INVALID_PARAMS, CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import UserError
 
-__all__ = ["Arguments", "StrictTool", "answer", "brief"]
+__all__ = ["Arguments", "StrictServer", "StrictTool", "answer", "brief"]
 
 
 class Arguments(ArgModelBase):
@@ -28,16 +30,19 @@ class _Metadata(FuncMetadata):
         return {**super().pre_parse_json(data), **kept}
 
 
-def _explained(error: ValidationError, names: list[str]) -> str:
+def _unknown(what: str, name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
+    close = get_close_matches(name, known, n=1)
+    return f"unknown {what} {name!r}; " + (f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}")
+
+
+def _explained(error: ValidationError, names: list[str]) -> str:
     lines: dict[str, None] = {}
     for item in error.errors(include_url=False, include_context=False):
         where = ".".join(str(p) for p in item["loc"] if not str(p).startswith(("dict[", "function-")))
         if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
-            close = get_close_matches(where, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-            lines[f"unknown argument {where!r}; {hint}"] = None
+            lines[_unknown("argument", where, names)] = None
         else:
             lines[f"{where}: {item['msg'].removeprefix('Value error, ')}"] = None
     return "; ".join(lines)
@@ -72,6 +77,26 @@ class StrictTool(Tool):
                 "fn_metadata": _Metadata(arg_model=arguments, output_schema=outline(result, depth)),
             }
         )
+
+
+class StrictServer(MCPServer[None]):
+    """A server that says of a prompt what is wrong with the request; the base class calls it an internal error."""
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Get a prompt; see the base class.
+
+        Raises:
+            MCPError: invalid params: no such prompt, an argument that it does not take, or one that it needs.
+        """
+        prompts = {p.name: p for p in await self.list_prompts()}
+        if name not in prompts:
+            raise MCPError(INVALID_PARAMS, _unknown("prompt", name, list(prompts)))
+        given, taken = arguments or {}, {a.name: a for a in prompts[name].arguments or ()}
+        wrong = [_unknown("argument", n, list(taken)) for n in given if n not in taken]
+        wrong += [f"argument {n!r} is needed" for n, a in taken.items() if a.required and n not in given]
+        if wrong:
+            raise MCPError(INVALID_PARAMS, f"{name}: {'; '.join(wrong)}")
+        return await super().get_prompt(name, arguments, context)
 
 
 def answer(text: str, result: BaseModel) -> CallToolResult:

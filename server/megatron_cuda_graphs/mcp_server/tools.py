@@ -159,6 +159,8 @@ def _diagnose(readable: Paths) -> Iterator[StrictTool]:
     def diagnose(
         text: str | None, paths: list[str] | None, config: Any, stack: Any, env: dict[str, str] | None
     ) -> CallToolResult:
+        if text is not None and not text.strip() and not paths:
+            raise InputError("the text is empty.", hint="Give the log or traceback of the job that failed.")
         real = [readable.checked(p) for p in paths] if paths else None
         result = diagnose_error(text, paths=real, config=config, stack=_stack(stack), env=env)
         return answer(rendered(result, others=1), result)
