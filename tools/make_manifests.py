@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Make the manifests that other programs read, from the package's own name, version and description.
+"""Make the manifests that other programs read, and the snippets of docs/clients.md, from the package's own name,
+version and description.
 
 python tools/make_manifests.py            write them
 python tools/make_manifests.py --check    fail when one is out of date
@@ -78,10 +79,69 @@ def graph_settings() -> dict[str, Any]:
     }
 
 
+SERVER = {"command": "uvx", "args": [NAME, "serve"]}
+CURSOR = {"mcpServers": {NAME: SERVER}}
+VSCODE = {"servers": {NAME: {"type": "stdio", **SERVER}}}
+CODEX = {"mcp_servers": {NAME: {**SERVER, "startup_timeout_sec": 60, "tool_timeout_sec": 300}}}
+STACK = "bridge=0.6.2,te=2.14.0"
+
+
+def snippets() -> dict[str, tuple[str, str]]:
+    """Language and text of each block that docs/clients.md holds between its prose, by the name it goes by there."""
+    rows = CODEX["mcp_servers"][NAME].items()
+    add = f"{NAME} -- {SERVER['command']} {' '.join(SERVER['args'])}"
+    return {
+        "claude": ("bash", f"claude mcp add {add}"),
+        "codex": ("bash", f"codex mcp add {add}"),
+        "codex-toml": ("toml", "\n".join((f"[mcp_servers.{NAME}]", *(f"{k} = {json.dumps(v)}" for k, v in rows)))),
+        "cursor": ("json", json.dumps(CURSOR, indent=2)),
+        "vscode": ("json", json.dumps(VSCODE, indent=2)),
+        "plugin": ("bash", f"claude plugin marketplace add /path/to/clone\nclaude plugin install {NAME}@{NAME}"),
+        "pre-commit": ("yaml", f"""\
+repos:
+  - repo: https://github.com/<owner>/{NAME}
+    rev: v{__version__}
+    hooks:
+      - id: {NAME}
+        args: [--stack, "{STACK}"]"""),
+        "action": ("yaml", f"""\
+on: [push, pull_request]
+permissions:
+  contents: read
+  security-events: write # for sarif
+jobs:
+  cuda-graphs:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: <owner>/{NAME}@v{__version__}
+        with:
+          files: configs/
+          stack: {STACK}
+          sarif: true"""),
+    }  # fmt: skip
+
+
+def clients() -> str:
+    """docs/clients.md with its blocks filled in.
+
+    Raises:
+        AssertionError: the page lacks a block, or names one that is not made.
+    """
+    text, made = (ROOT / "docs/clients.md").read_text("utf-8"), snippets()
+    mark = re.compile(r"<!-- made: ([a-z-]+) -->\n```.*?\n```\n", re.DOTALL)
+    assert sorted(mark.findall(text)) == sorted(made), set(mark.findall(text)) ^ set(made)
+
+    def block(found: re.Match[str]) -> str:
+        language, body = made[found[1]]
+        return f"<!-- made: {found[1]} -->\n```{language}\n{body}\n```\n"
+
+    return mark.sub(block, text)
+
+
 def manifests() -> dict[str, str]:
     """Path and text of each."""
     common = {"name": NAME, "version": __version__, "description": description()}
-    server = {"command": "uvx", "args": [NAME, "serve"]}
     own = {"command": "sh", "args": ["${CLAUDE_PLUGIN_ROOT}/scripts/mcg", "serve"]}
     found: dict[str, Any] = {
         ".claude-plugin/plugin.json": {
@@ -101,11 +161,12 @@ def manifests() -> dict[str, str]:
                           "transport": {"type": "stdio"}, "runtimeHint": "uvx",
                           "packageArguments": [{"type": "positional", "value": "serve"}]}],
         },
-        "examples/clients/mcp.json": {"mcpServers": {NAME: server}},
-        "examples/clients/vscode.mcp.json": {"servers": {NAME: {"type": "stdio", **server}}},
+        "examples/clients/mcp.json": CURSOR,
+        "examples/clients/vscode.mcp.json": VSCODE,
         "server/megatron_cuda_graphs/data/graph-settings.schema.json": graph_settings(),
     }  # fmt: skip
-    return {**{path: json.dumps(value, indent=2) + "\n" for path, value in found.items()}, "SKILL.md": skill()}
+    texts = {path: json.dumps(value, indent=2) + "\n" for path, value in found.items()}
+    return {**texts, "SKILL.md": skill(), "docs/clients.md": clients()}
 
 
 def main() -> int:

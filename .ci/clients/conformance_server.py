@@ -7,11 +7,28 @@ from __future__ import annotations
 
 import base64
 import sys
-from typing import Any
+from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Resolve
 from mcp.server.mcpserver.prompts.base import UserMessage
-from mcp.types import AudioContent, EmbeddedResource, ImageContent, TextContent, TextResourceContents
+from mcp.server.mcpserver.resolve import Sample
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import (
+    AudioContent,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    EmbeddedResource,
+    ImageContent,
+    InputRequiredResult,
+    ListRootsRequest,
+    SamplingMessage,
+    TextContent,
+    TextResourceContents,
+)
+from pydantic import Field
 
 from megatron_cuda_graphs.mcp_server import build
 
@@ -20,6 +37,19 @@ PNG = base64.b64encode(bytes.fromhex(
     "1f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
 )).decode()  # fmt: skip
 WAV = base64.b64encode(b"RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00@\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00").decode()  # fmt: skip  # noqa: E501
+SCHEMA_TOOL = Tool.from_function(lambda: "", name="json_schema_2020_12_tool", description="A fixture.").model_copy(
+    update={"parameters": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"city": {"type": "string"}}}},
+        "properties": {"kind": {"enum": ["phone", "email"]}, "address": {"$ref": "#/$defs/address"}},
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"kind": {"const": "phone"}}},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    }}
+)  # fmt: skip
 IMAGE = ImageContent(type="image", data=PNG, mime_type="image/png")
 
 
@@ -59,6 +89,12 @@ def fixtures(server: Any) -> None:
         raise ToolError("This tool intentionally returns an error for testing")
 
     @server.tool(description="A fixture.")
+    def test_custom_headers(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
+        return f"region {region}"
+
+    server._tool_manager._tools[SCHEMA_TOOL.name] = SCHEMA_TOOL
+
+    @server.tool(description="A fixture.")
     async def test_tool_with_progress(ctx: Context) -> str:
         for done in (0, 50, 100):
             await ctx.report_progress(done, 100, f"Completed step {done} of 100")
@@ -96,7 +132,88 @@ def fixtures(server: Any) -> None:
         return [UserMessage(content=IMAGE), UserMessage("Please analyze the image above.")]
 
 
+def form(message: str, name: str, kind: str = "string") -> ElicitRequest:
+    """A question to the user, with one field."""
+    schema = {"type": "object", "properties": {name: {"type": kind}}, "required": [name]}
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
+
+
+def words(text: str) -> list[SamplingMessage]:
+    """A question to the client's model."""
+    return [SamplingMessage(role="user", content=TextContent(type="text", text=text))]
+
+
+def sample(text: str) -> CreateMessageRequest:
+    """The request that asks it."""
+    return CreateMessageRequest(params=CreateMessageRequestParams(messages=words(text), max_tokens=100))
+
+
+NAME, GREETING, ROOTS = form("What is your name?", "name"), sample("Generate a greeting"), ListRootsRequest()
+OK = form("Please confirm", "ok", "boolean")
+
+
+def ask(ctx: Context, requests: dict[str, Any], state: str | None = None) -> InputRequiredResult | None:
+    """What a request needs from the client before it can be answered; None once that has come."""
+    if set(requests) <= set(ctx.input_responses or ()) and (state is None or ctx.request_state == state):
+        return None
+    return InputRequiredResult(input_requests=requests, request_state=state)
+
+
+def asking(requests: dict[str, Any], state: str | None) -> Any:
+    """A tool that asks once and tells what came."""
+
+    def tool(ctx: Context) -> str | InputRequiredResult:
+        answers = {k: v.model_dump(mode="json") for k, v in (ctx.input_responses or {}).items()}
+        return ask(ctx, requests, state) or f"state-ok: {answers}"
+
+    return tool
+
+
+def questions(server: Any) -> None:
+    """Fixtures of 2026-07-28: answers that need input from the client first."""
+    rounds: dict[str, tuple[dict[str, Any], str | None]] = {
+        "elicitation": ({"user_name": NAME}, None),
+        "sampling": ({"capital_question": sample("What is the capital of France?")}, None),
+        "list_roots": ({"client_roots": ROOTS}, None),
+        "request_state": ({"confirm": OK}, "asked"),
+        "multiple_inputs": ({"user_name": NAME, "greeting": GREETING, "client_roots": ROOTS}, "asked"),
+        "tampered_state": ({"confirm": OK}, "asked"),
+    }
+    for name, (requests, state) in rounds.items():
+        server.tool(name=f"test_input_required_result_{name}", description="A fixture.")(asking(requests, state))
+
+    @server.tool(description="A fixture.")
+    def test_input_required_result_multi_round(ctx: Context) -> str | InputRequiredResult:
+        first = {"step1": form("Step 1: What is your name?", "name")}
+        second = {"step2": form("Step 2: What is your favorite color?", "color")}
+        if ctx.request_state != "2":
+            return ask(ctx, first, "1") or InputRequiredResult(input_requests=second, request_state="2")
+        return ask(ctx, second, "2") or "done"
+
+    @server.tool(description="A fixture.")
+    def test_input_required_result_capabilities(ctx: Context) -> str | InputRequiredResult:
+        able = ctx.client_capabilities
+        requests: dict[str, Any] = {}
+        if able and able.elicitation is not None:
+            requests["user_name"] = NAME
+        if able and able.sampling is not None:
+            requests["greeting"] = GREETING
+        return (requests and ask(ctx, requests)) or "nothing to ask, or answered"
+
+    @server.tool(description="A fixture.")
+    def test_missing_capability(
+        said: Annotated[CreateMessageResult, Resolve(lambda: Sample(words("Say something"), max_tokens=10))],
+    ) -> str:
+        return str(said.content)
+
+    @server.prompt(description="A fixture.")
+    def test_input_required_result_prompt(ctx: Context) -> Any:
+        asked = ask(ctx, {"user_context": form("What context should the prompt use?", "context")})
+        return asked or "Use this context."
+
+
 if __name__ == "__main__":
     test_build = build()
     fixtures(test_build)
+    questions(test_build)
     test_build.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))

