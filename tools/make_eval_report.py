@@ -64,14 +64,22 @@ PASS or FAIL. Its verdicts are reported apart and never enter the score.
 
 ## How an answer is graded
 
-- **Configuration.** Settings are taken from code blocks, diffs, flags, tables, lists and sentences, each with its
-  stance: proposed, advised against ("do not set", "would be refused"), or only mentioned ("your file has"). What is
-  proposed is laid over the question's configuration, and validate_config judges the result for the case's releases.
-  An answer that proposes two values for a field has to hold with either. Alternatives that are announced as such
-  are not judged.
-- **Facts.** A sentence has to state it; denied, or in a heap of words, it does not count.
-- **Messages** are compared in order, word by word. **Numbers** have to be in a range, **places** on the right rank
-  and line.
+Every question but the negative ones says how the answer has to end: with lines `NAME: value`, with a fenced block, or
+both. That closing part is read first.
+
+    part      = line+                      the run with the most of the names asked for, the last of equals
+    line      = mark* NAME mark* separator value
+    mark      = bullet | number | table bar | emphasis | backtick | quote
+    separator = ":" | "=" | "->" | "|" | " - " | end of line
+    value     = "accepted" | "refused - MESSAGE" | IMPLEMENTATION "[" MODULES "]" | number | word
+
+- **Lines** may come in any order, as a list or table, several in a row; `rejected` is `refused`. A message counts when
+  most of its words are there in order, or its core word by word. A line that is there and wrong is wrong, whatever the
+  prose says; a second, contradicting one makes the answer wrong too. Without the line, sentences are read instead.
+- **Blocks.** The last block (or the one with the release's label) that gives the whole file is put to validate_config
+  for each of the case's releases. Where there is none, the settings are taken from code, diffs, flags, tables and
+  sentences, each with its stance: proposed, advised against, or only mentioned.
+- **Facts** of negative cases: a sentence has to state it; denied, or in a heap of words, it does not count.
 - **Forbidden** settings and claims make an answer wrong wherever they are asserted.
 
 The graders' own test is in CI: {right} right answers that ship with the cases pass and {wrong} wrong ones fail; a right
@@ -128,8 +136,8 @@ def results(report: Report, answers: list[Answer]) -> Iterator[str]:
     said = {json.loads(f.read_text(encoding="utf-8")).get("conditions") for f in sorted(RECORDED.glob("*.json"))}
     yield from sorted(text for text in said if text)
     yield (
-        "The answers are under evals/recorded/. The graders were corrected after these answers had been read (26 of "
-        "150 turned from refused to right), so what follows is no held-out measurement.\n"
+        "The answers are under evals/recorded/, as far as their cases still exist unchanged: what was answered to a "
+        "case that has been replaced since is gone.\n"
     )
     yield "| | answers | right | 95 % interval | tokens | tool calls | seconds | false triggers |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"

@@ -14,7 +14,7 @@ from evals_shared import CASES, EVALS, LABELLED
 
 from megatron_cuda_graphs import Stack, diagnose_error, validate_config
 from megatron_cuda_graphs.evals.cases import schema
-from megatron_cuda_graphs.evals.model import Case, Category, Labelled, Quote
+from megatron_cuda_graphs.evals.model import Case, Category, Labelled, Line, Quote, Variant
 
 RAW: list[dict[str, Any]] = json.loads((EVALS / "evals.json").read_text(encoding="utf-8"))
 SEED_FIELDS = ["id", "question", "expected_skill", "expected_script", "ground_truth", "expected_behavior"]
@@ -57,7 +57,7 @@ def test_there_are_sixty_cases_over_every_category_and_twelve_that_need_no_skill
 
 def test_every_file_belongs_to_a_case_and_is_there() -> None:
     named = {file for case in CASES.values() for file in case.artefacts}
-    there = {f"files/{f.name}" for f in (EVALS / "files").iterdir()}
+    there = {f.relative_to(EVALS).as_posix() for f in (EVALS / "files").rglob("*") if f.is_file()}
     assert named == there
 
 
@@ -77,7 +77,7 @@ def test_a_case_is_about_a_release_unless_it_is_negative(case: Case) -> None:
 
 def test_the_question_does_not_hold_the_message_that_is_asked_for(case: Case) -> None:
     for check in case.checks.require:
-        for message in check.messages if isinstance(check, Quote) else ():
+        for message in check.messages if isinstance(check, (Line, Quote)) else ():
             assert " ".join(message.split()[:6]).lower() not in case.question.lower()
 
 
@@ -120,6 +120,41 @@ def test_the_engine_agrees_about_the_configuration(case: Case) -> None:
             _text(case, checks.config), stack=Stack.parse(text), env=checks.env, frontend=checks.frontend
         )
         assert (not other.errors) is accepted, text
+
+
+def test_the_engine_agrees_about_every_file_and_stack(case: Case) -> None:
+    for variant in case.checks.truth.variants:
+        report = validate_config(
+            _text(case, variant.file), stack=Stack.parse(variant.stack), env=variant.env, frontend=variant.frontend
+        )
+        assert _verdict(report) == (variant.ok, variant.message), variant
+        if variant.impl is not None:
+            assert (report.normalized.impl, list(report.normalized.modules or ())) == (variant.impl, variant.modules)
+
+
+def _verdict(report: Any) -> tuple[bool, str | None]:
+    if not report.errors:
+        return report.ok, None
+    first = report.errors[0].upstream
+    return False, " ".join((first.message or "").split())
+
+
+def test_a_closing_line_expects_what_the_engine_says(case: Case) -> None:
+    said: dict[str, Variant] = {}
+    for variant in case.checks.truth.variants:
+        release = variant.stack.split(",")[0].partition("=")[2]
+        engine = variant.stack.split("te=")[-1].split(",")[0]
+        for name in (variant.file.rsplit("/", 1)[-1], release, engine):
+            said[name] = variant
+    for check in case.checks.require:
+        if isinstance(check, Line) and check.verdict and said:
+            variant = said[check.name]
+            assert (check.verdict == "accepted") is variant.ok
+            assert variant.message is None or check.messages[0] == variant.message
+
+
+def test_every_question_but_the_negative_says_how_to_end(case: Case) -> None:
+    assert ("End with " in case.question) is (case.checks.category != "negative")
 
 
 def test_the_message_that_is_asked_for_is_upstreams(case: Case) -> None:

@@ -15,7 +15,7 @@ from evals_shared import EVALS, LABELLED
 inspect_ai = pytest.importorskip("inspect_ai", reason="inspect-ai is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-CASE = "diagnose-keyerror"
+CASE = "log-never-ends"
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +57,10 @@ def test_the_mock_model_is_scored_with_and_without_the_skill() -> None:
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         return get_model("mockllm/model", custom_outputs=[output] * 4)
 
-    first = next(iter(LABELLED["expect-gpu-bound"].right)).whole
+    first = next(iter(LABELLED["bound-layers-only"].right)).whole
     for with_skill in (True, False):
         made = task.megatron_cuda_graphs(with_skill=with_skill, category="expect", limit=1)
-        assert made.dataset[0].id == "expect-gpu-bound"
+        assert made.dataset[0].id == "bound-layers-only"
         log = inspect_ai.eval(made, model=mock(first))[0]
         assert accuracy(log) == 1.0
 
@@ -69,4 +69,4 @@ def test_files_are_written_out_below_the_question() -> None:
     import task
 
     made = task.megatron_cuda_graphs(with_skill=False, category="measure")
-    assert "Time spent in CUDA Graphs capture" in str(made.dataset[0].input)
+    assert "CUDA graph capture done for training" in str(made.dataset[0].input)

@@ -11,7 +11,7 @@ from ..stack import Stack
 from .settings import GRAPHS, MODULES_FIELD, Setting
 from .vocabulary import LISTS, MODULE_FIELDS, is_environment, leaf
 
-__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals", "repeated"]
+__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals", "repeated", "whole"]
 
 Prefer = Literal["first", "last"]
 
@@ -202,6 +202,29 @@ def judge(settings: Iterable[Setting], base: Base, prefer: Prefer = "last") -> O
         _apply(setting, outcome, base)
     if outcome.values:
         outcome.report = validate_config(outcome.values, stack=base.stack, env=outcome.env, frontend=base.frontend)
+    return outcome
+
+
+def whole(block: str, base: Base) -> Outcome | None:
+    """A block that gives the whole configuration, read and judged as it stands; None for one that gives a part.
+
+    The case's environment holds beside what the block sets itself.
+    """
+    from .. import readers
+    from ..errors import InputError
+    from ..validate import validate_config
+
+    try:
+        reading = readers.read(block, frontend=base.frontend)
+    except InputError:
+        return None
+    had, given = set(_leaves(base.values)) - {"_target_"}, set(_leaves(reading.values))
+    if not had or len(given & had) < 0.7 * len(had):
+        return None
+    own = {k: str(v) for k, v in (reading.env or {}).items()}
+    env = {**(base.env or {}), **own} if base.env is not None or own else None
+    outcome = Outcome(dict(reading.values), env, changed=given)
+    outcome.report = validate_config(outcome.values, stack=base.stack, env=env, frontend=base.frontend)
     return outcome
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ..errors import EnvironmentLacks, InputError
 from ..stack import Stack
-from .configure import Base, Outcome, Prefer, judge, lookup, repeated
+from . import closing, closing_lines
+from .configure import Base, Outcome, Prefer, judge, lookup, repeated, whole
 from .messages import without_messages
 from .model import (
     Answer,
@@ -20,7 +21,9 @@ from .model import (
     Choice,
     Claims,
     Config,
+    Contradicts,
     Grade,
+    Line,
     Mark,
     NumberIs,
     Place,
@@ -56,7 +59,11 @@ class Given:
 
     @cached_property
     def settings(self) -> list[Setting]:
-        return settings(_without_quotes(without_messages(self.text), self.case))
+        text = _without_quotes(without_messages(self.text), self.case)
+        names = self.line_names
+        rows = text.split("\n")
+        # A closing line quotes what upstream says, which often names the remedy.
+        return settings("\n".join("" if names and closing.lines(row, names) else row for row in rows))
 
     @cached_property
     def claims(self) -> tuple[Sentence, ...]:
@@ -70,6 +77,21 @@ class Given:
             return ()
         spans = [m[1] for m in re.finditer(r"`([^`\n]+)`", prose(self.text)) if re.search(r"[(/ ]", m[1])]
         return tuple(Sentence(t, 0) for t in (*(b.text for b in blocks(self.text)), *spans))
+
+    @cached_property
+    def lines(self) -> tuple[closing.Said, ...]:
+        return closing.lines(self.answer.replace("\r\n", "\n"), self.line_names) if self.line_names else ()
+
+    @cached_property
+    def line_names(self) -> tuple[str, ...]:
+        """The names of the closing lines that the question asks for."""
+        return tuple(c.name for c in self.case.checks.require if isinstance(c, Line))
+
+    @cached_property
+    def block(self) -> str | None:
+        """The closing block of settings, where the question asks for one."""
+        asked = [c.block for c in self.case.checks.require if isinstance(c, Config) and c.block is not None]
+        return closing.code(self.text) if asked else None
 
     @cached_property
     def quoted(self) -> list[Setting]:
@@ -141,6 +163,8 @@ def _without_quotes(text: str, case: Case) -> str:
 
 def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
+    if given.line_names and {said.name for said in given.lines} >= set(given.line_names):
+        return True
     text = re.sub(r"`[^`\n]*`", "code", given.text) if given.code else given.text
     units = sentences(text)
     lengths = sorted(len(u.text.split()) for u in units)
@@ -162,6 +186,12 @@ def _verdict(check: Verdict, given: Given) -> Passed:
 
 def _config(check: Config, given: Given) -> Passed:
     base = given.base(check.stack or given.case.checks.stack)
+    block = closing.code(given.text, None if check.block == "last" else check.block) if check.block else None
+    if block is not None and (written := whole(block, base)) is not None:
+        wrong = _wrong(check, written, base)
+        return wrong is None, wrong or "the closing block"
+    if check.block not in (None, "last") and closing.code(given.text) is not None and block is None:
+        return False, f"no block for {check.block}"
     tried: list[str] = []
     orders: tuple[Prefer, ...] = ("last", "first")
     for prefer in orders:
@@ -230,6 +260,15 @@ def _plain(value: Any) -> str:
         return f"{float(text):g}"
     except ValueError:
         return text.lower() if text.lower() in ("true", "false", "none") else text
+
+
+def _line(check: Line, given: Given) -> Passed:
+    stated = [said.value for said in given.lines if said.name == check.name and said.closing]
+    if stated:
+        found = [closing_lines.judge(check, value, given.answer) for value in stated]
+        wrong = next((why for right, why in found if not right), None)
+        return wrong is None, wrong or f"{check.name}: {stated[-1]}"
+    return closing_lines.in_sentences(check, tuple(s.text for s in given.sentences), given.answer)
 
 
 def _windows(given: Given, near: str) -> Iterable[tuple[Sentence, ...]]:
@@ -467,7 +506,7 @@ def _clause_of(text: str, item: str) -> str:
 def _sets(ban: Sets, given: Given) -> str | None:
     quoted = given.quoted
     for setting in given.settings:
-        if setting in quoted:
+        if setting in quoted or (given.block is not None and _beside(setting, given.block)):
             continue
         if setting.stance != "asserted" or setting.op in ("unset", "drop"):
             continue
@@ -488,11 +527,38 @@ def _sets(ban: Sets, given: Given) -> str | None:
     return None
 
 
+def _beside(setting: Setting, block: str) -> bool:
+    """True for what is only spoken of where a closing block gives the settings: neither in it nor asked for."""
+    if setting.source == "code":
+        return re.search(rf"\b{re.escape(leaf(setting.field)).replace('_', '[-_]')}\b", block) is None or not any(
+            _equal(s.value, setting.value)
+            for s in settings(f"```\n{block}\n```")
+            if leaf(s.field) == leaf(setting.field)
+        )
+    return not setting.strong
+
+
 def _claims(ban: Claims, given: Given) -> str | None:
     for unit in given.claims:
         found = [_stated(group, (unit,), conditions=False) for group in ban.all]
         if all(f and f.how != "denied" for f in found) and not _taken_back(ban.unless, (unit,)):
             return unit.text
+    return None
+
+
+def _contradicts(ban: Contradicts, given: Given) -> str | None:
+    checks = {c.name: c for c in given.case.checks.require if isinstance(c, Line) and c.name in ban.names}
+    for said in given.lines:
+        check = checks.get(said.name)
+        if check is None or closing_lines.judge(check, said.value, given.answer)[0]:
+            continue
+        if said.closing or closing_lines.commits(check, said.value):
+            return f"{said.name}: {said.value}"
+    for unit in given.claims:
+        for name, check in checks.items():
+            value = closing_lines.predicate(name, unit.text)
+            if value and check.verdict and closing.verdict_of(value) is (check.verdict == "refused"):
+                return unit.text
     return None
 
 
@@ -504,5 +570,10 @@ _REQUIRED: dict[str, Callable[[Any, Given], Passed]] = {
     "number": _number,
     "place": _place,
     "choice": _choice,
+    "line": _line,
 }
-_FORBIDDEN: dict[str, Callable[[Any, Given], str | None]] = {"sets": _sets, "claims": _claims}
+_FORBIDDEN: dict[str, Callable[[Any, Given], str | None]] = {
+    "sets": _sets,
+    "claims": _claims,
+    "contradicts": _contradicts,
+}

@@ -17,8 +17,10 @@ __all__ = [
     "Checks",
     "Choice",
     "Config",
+    "Contradicts",
     "Grade",
     "Labelled",
+    "Line",
     "Mark",
     "NumberIs",
     "Part",
@@ -28,6 +30,7 @@ __all__ = [
     "Says",
     "Sets",
     "Truth",
+    "Variant",
     "Verdict",
     "Wrong",
 ]
@@ -63,6 +66,27 @@ class Config(_Check):
     )
     keep: tuple[str, ...] = Field(default=(), description="Fields whose value must stay what it is in the question.")
     free_of: tuple[str, ...] = Field(default=(), description="Rules, by name, that must not fire, warnings included.")
+    block: str | None = Field(
+        default=None,
+        description="The block that the question asks for: `last`, or its label, a word in its first row or above it.",
+    )
+
+
+class Line(_Check):
+    """The closing line `NAME: value` that the question asks for; see `closing` for its grammar.
+
+    What is given below has to hold of the value. Where the answer has no such line, its sentences are read instead.
+    """
+
+    kind: Literal["line"]
+    name: str = Field(min_length=1)
+    verdict: Literal["accepted", "refused"] | None = None
+    messages: tuple[str, ...] = Field(default=(), description="With refused: one of these is quoted, or its core.")
+    like: tuple[str, ...] = Field(default=(), description="One of these regular expressions is the value.")
+    sets: tuple[tuple[str, ...], ...] = Field(default=(), description="One of these sets, of `among`.")
+    among: tuple[str, ...] = Field(default=(), description="What a member of a set can be.")
+    low: float | None = Field(default=None, description="The least number.")
+    high: float | None = Field(default=None, description="The greatest number.")
 
 
 class Says(_Check):
@@ -126,8 +150,30 @@ class Claims(_Check):
     example: str = Field(description="A sentence that does it, for the graders' own test.")
 
 
-Check = Annotated[Verdict | Config | Says | Quote | NumberIs | Place | Choice, Field(discriminator="kind")]
-Forbidden = Annotated[Sets | Claims, Field(discriminator="kind")]
+class Contradicts(_Check):
+    """Forbidden: besides its closing line the answer gives one of these names another value."""
+
+    kind: Literal["contradicts"]
+    names: tuple[str, ...] = Field(min_length=1)
+    example: str = Field(description="A line or sentence that does it, for the graders' own test.")
+
+
+Check = Annotated[Verdict | Config | Line | Says | Quote | NumberIs | Place | Choice, Field(discriminator="kind")]
+Forbidden = Annotated[Sets | Claims | Contradicts, Field(discriminator="kind")]
+
+
+class Variant(Result):
+    """What the engine says of one file for one stack; a test holds it to that."""
+
+    file: str
+    stack: str
+    frontend: Literal["auto", "core", "bridge", "megatron-lm"] = "auto"
+    env: dict[str, str] | None = None
+    ok: bool
+    message: str | None = Field(default=None, description="Upstream's first message where it is refused.")
+    impl: str | None = None
+    modules: list[str] | None = None
+    warnings: tuple[str, ...] = Field(default=(), description="Names of rules among the warnings.")
 
 
 class Truth(Result):
@@ -148,6 +194,8 @@ class Truth(Result):
     rank: int | None = None
     line: int | None = None
     resolves: dict[str, str] | None = Field(default=None, description="Versions that the stack settles on.")
+    variants: tuple[Variant, ...] = Field(default=(), description="Files and stacks beyond the case's own.")
+    source: str | None = Field(default=None, description="Where the facts were taken from.")
 
 
 class Checks(Result):

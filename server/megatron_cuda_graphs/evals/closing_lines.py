@@ -1,0 +1,144 @@
+"""Whether the value of a closing line is the one that a case expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from .closing import stripped, verdict_of
+from .model import Line
+from .verdict import polarity
+
+__all__ = ["commits", "in_sentences", "judge", "predicate", "quotes"]
+
+_SHARE = 0.75  # of a message's words, in order and in one stretch
+_CORE = 5  # words of a message in a row that are enough to know it by, if they are half of it or eight
+_NONE = re.compile(
+    r"^\W*(?:none|nothing|empty|no(?:ne)? of them|no modules|-|n/?a|whole layers?|\[\s*\])\W*", re.IGNORECASE
+)
+_LONG = 80  # words in a sentence beyond which it is a heap
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,]\d+)*")
+
+
+def judge(check: Line, value: str, answer: str) -> tuple[bool, str]:
+    """Whether a value holds, and why not. `answer` is read where the line quotes no message of its own."""
+    value = stripped(value)
+    if check.verdict:
+        said = verdict_of(value)
+        if said is None:
+            said = polarity(value, "accepted")
+        if said is not (check.verdict == "accepted"):
+            return False, f"{check.name}: {value}"
+        if check.messages:
+            rest = re.sub(r"^\W*\w+\b(?:\s+by \S+)?\W*", "", value)
+            source = rest if len(rest.split()) >= 4 else f"{rest}\n{answer}"
+            if not any(quotes(message, source) for message in check.messages):
+                return False, f"{check.name} quotes another message: {value}"
+    if check.like and not any(re.match(rf"(?:{p})(?![\w.]*\w)", _shape(value), re.IGNORECASE) for p in check.like):
+        return False, f"{check.name}: {value}"
+    if check.sets and _members(value, check.among) not in [frozenset(map(str.lower, s)) for s in check.sets]:
+        return False, f"{check.name}: {value}"
+    if check.low is not None or check.high is not None:
+        numbers = _numbers(value)
+        if not numbers or not all(_within(check, n) for n in numbers):
+            return False, f"{check.name}: {value}"
+    return True, value
+
+
+def _within(check: Line, number: float) -> bool:
+    return (check.low is None or number >= check.low) and (check.high is None or number <= check.high)
+
+
+def _shape(value: str) -> str:
+    value = re.sub(r"\s*([=:])\s*", r"\1", value)
+    return re.sub(r"^(?:set|use|pass|add|export|rank|line|mode)\s+(?=\S)", "", value, flags=re.IGNORECASE)
+
+
+def _members(value: str, among: Iterable[str]) -> frozenset[str]:
+    bracket = re.search(r"\[([^\]]*)\]", value)
+    head = bracket[1] if bracket else re.split(r"\s[-–—]\s|;|\.\s|\s\(", re.sub(r"^\W*\(", "", value))[0]
+    if _NONE.match(head) or not head:
+        return frozenset()
+    if re.match(r"^\W*all\b", head, re.IGNORECASE) and not any(_has(a, head) for a in among):
+        return frozenset(a.lower() for a in among)
+    return frozenset(a.lower() for a in among if _has(a, head))
+
+
+def _has(item: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(item)}(?!\w|\.\d)", text, re.IGNORECASE) is not None
+
+
+def _numbers(value: str) -> list[float]:
+    head = re.split(r"\(|;|,\s", value)[0]
+    found = [
+        float(m[0].replace(",", "").rstrip("."))
+        for m in _NUMBER.finditer(re.sub(r"(?<=\d)\s*[-–]\s*(?=\d)", " ", head))
+    ]
+    return found[:2]
+
+
+def quotes(message: str, text: str) -> bool:
+    """Whether a text quotes a message: most of its words in order, or its distinctive core word by word."""
+    from .graders import _share, _words
+
+    wanted, words = _words(message), _words(text)
+    if len(wanted) < _CORE:
+        return _run(wanted, words) == len(wanted)
+    if _share(wanted, words) >= _SHARE:
+        return True
+    run = _run(wanted, words)
+    return run >= _CORE and (run >= len(wanted) / 2 or run >= 8)
+
+
+def _run(wanted: list[str], words: list[str]) -> int:
+    """The longest run of words that both have."""
+    best = 0
+    before = [0] * (len(words) + 1)
+    for word in wanted:
+        row = [0] * (len(words) + 1)
+        for n, other in enumerate(words[:4000], 1):
+            if word == other:
+                row[n] = before[n - 1] + 1
+                best = max(best, row[n])
+        before = row
+    return best
+
+
+def commits(check: Line, value: str) -> bool:
+    """Whether a line outside of the closing part settles on a value, rather than speak of one."""
+    if check.verdict:
+        said = verdict_of(value)
+        return said is (check.verdict == "refused") and (said is False or len(value.split()) < 5)
+    return len(value.split()) <= 2 and not re.search(r"[(]", value)
+
+
+_PREDICATE = r"(?<![\w./]){name}(?![\w/]|\.\w)\s+(?:is|will be|would be|gets|does|is also|also is)\s+(?P<value>.*)"
+
+
+def predicate(name: str, sentence: str) -> str | None:
+    """What a sentence says of a name: "NAME is accepted"."""
+    match = re.search(_PREDICATE.format(name=re.escape(name)), sentence, re.IGNORECASE)
+    return match["value"] if match else None
+
+
+def in_sentences(check: Line, sentences: tuple[str, ...], answer: str) -> tuple[bool, str]:
+    """The check against sentences, for an answer without the closing line."""
+    about = [s for s in sentences if _has(check.name, s) and len(s.split()) <= _LONG]
+    if check.verdict:
+        said = [(polarity(s, "accepted"), s) for s in about]
+        settled = [(p, s) for p, s in said if p is not None]
+        if not settled or settled[0][0] is not (check.verdict == "accepted"):
+            return False, f"nothing says that {check.name} is {check.verdict}"
+        if check.messages and not any(quotes(m, answer) for m in check.messages):
+            return False, f"the message for {check.name} is not quoted"
+        return True, settled[0][1]
+    for sentence in about:
+        tail = re.split(
+            rf"(?<![\w.]){re.escape(check.name)}\b\W*(?:(?:is|are|was|to|of|number|no)\b\W*)*",
+            sentence,
+            maxsplit=1,
+            flags=re.IGNORECASE,
+        )[-1]
+        if tail and judge(check, tail, answer)[0]:
+            return True, sentence
+    return False, f"no line {check.name}, and nothing says it"
