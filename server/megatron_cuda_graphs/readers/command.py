@@ -16,8 +16,7 @@ from . import hydra, perf_harness
 from .command_reading import Parsed, Source, reading_of, sort_out
 from .limits import MAX_SCRIPT, Refused
 from .reading import Reading
-from .shell import Hole, Pieces, Token, run_script
-from .shell_syntax import Text
+from .shell import Hole, Pieces, Text, Token, run_script
 
 __all__ = [
     "Arguments",

@@ -110,7 +110,7 @@ def _readers() -> dict[str, Reader]:
     from .document import read_json, read_yaml
 
     def python(text: str, frontend: str, path: str | None) -> Reading:
-        from .python_text import read_python
+        from .python import read_python
 
         return read_python(text, frontend, path)
 

@@ -17,7 +17,7 @@ __all__ = ["edit_python"]
 
 def edit_python(text: str, fixes: Sequence[Fix], frontend: str, path: str | None) -> str | None:
     """`text` with the fixes made, or None where one of them can't be made in place."""
-    from .python_text import read_python
+    from .python import read_python
 
     for fix in fixes:
         before = read_python(text, frontend, path)
@@ -109,7 +109,7 @@ class _Spans:
 
 
 def _candidates(text: str, fix: Fix, frontend: str, before: Reading) -> Iterator[str]:
-    from .python_text import choose, parse_python, shaped
+    from .python import choose, parse_python, shaped
     from .shapes import look
 
     module, shift = parse_python(text)

@@ -14,8 +14,7 @@ from ..errors import InputError
 from .command import Invocation, invocations_of, parse_invocations, unwrapped
 from .command_reading import Parsed, Source, reading_of
 from .reading import Reading
-from .shell import Pieces, Token
-from .shell_syntax import Text
+from .shell import Hole, Pieces, Text, Token
 from .yaml_text import Branch, Spot
 
 __all__ = ["read_manifest"]
@@ -112,7 +111,6 @@ def _environment(text: str, node: Mapping[str, Any], spot: Spot) -> Iterator[tup
 
 
 def _from_elsewhere(name: str) -> Any:
-    from .shell import Hole
 
     return Hole(name, "its value comes from elsewhere (valueFrom)")
 
@@ -122,8 +120,6 @@ def _token(text: str, item: Any, spot: Spot) -> Token:
     start = piece.at[0] if len(piece) else -1
     use = (start, start + len(piece)) if start >= 0 else None
     if "$(" in piece.s:
-        from .shell import Hole
-
         return Token(None, Hole(piece.s, "the manifest fills it in"), False, "", (Hole(piece.s, ""),), use)
     return Token(piece.s, None, False, "", (piece,), use)
 

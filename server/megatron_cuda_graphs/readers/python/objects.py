@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..unknown import Unknown
-from .limits import MAX_NODES, Refused
-from .shapes import SECTIONS, is_telling
+from ...unknown import Unknown
+from ..limits import MAX_NODES, Refused
+from ..shapes import SECTIONS, is_telling
 
 __all__ = ["Built", "Found", "kind_of"]
 
@@ -42,8 +42,8 @@ def kind_of(cls: str) -> str | None:
 class Built:
     """An object: what is known of its fields. `base` "unknown" when it comes from elsewhere."""
 
-    def __init__(self, kind: str, cls: str, *, base: Literal["defaults", "unknown"], origin: Any = None) -> None:
-        self.kind, self.cls, self.base, self.origin = kind, cls, base, origin
+    def __init__(self, kind: str, cls: str, *, base: Literal["defaults", "unknown"]) -> None:
+        self.kind, self.cls, self.base = kind, cls, base
         self.name = ""
         self.fields: dict[str, Found] = {}
         self.call: ast.Call | None = None
@@ -57,7 +57,7 @@ class Built:
             held = owner.fields.get(part)
             inner = held.value if held is not None else None
             if not isinstance(inner, Built):
-                made = Built("section", "", base="unknown" if owner.base == "unknown" else "defaults", origin=inner)
+                made = Built("section", "", base="unknown" if owner.base == "unknown" else "defaults")
                 if isinstance(inner, dict):
                     made.base = "defaults"
                     for key, item in inner.items():
@@ -92,7 +92,7 @@ class Built:
         return next((found.node for found in self.fields.values() if found.node is not None), None)
 
     def copied(self, depth: int = 0) -> Built:
-        other = Built(self.kind, self.cls, base=self.base, origin=self.origin)
+        other = Built(self.kind, self.cls, base=self.base)
         for name, held in self.fields.items():
             shared = not isinstance(held.value, Built) or depth > 4
             other.fields[name] = Found(held.value if shared else held.value.copied(depth + 1), held.source, held.node)
