@@ -5,8 +5,9 @@
 
 A kit is one folder an answerer: PROMPT.md (the questions with their files, no ground truth), files/, and a place for
 answers.jsonl. Half of the kits offer the skill and its tools, half leave both out; the cases are dealt so that
-answerer k of each half has the same ones. Questions and files are numbered, because the cases' names give too much
-away; `keys/` holds what the numbers stand for. `record` refuses answers to questions that the kit does not have.
+answerer k of each half has the same ones. Questions are numbered, because the cases' names give too much away; files
+keep their own names, which say nothing. The keys (`--keys`, a folder beside the kits unless said otherwise) hold what
+the numbers stand for. `record` refuses answers to questions that the kit does not have.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ INTRO = """\
 # Questions
 
 Below are {count} questions of people who train large models. Answer each as you would answer a colleague: short,
-concrete and complete, with the settings, messages, numbers or places that it asks for. Files that a question names are
-in `files/` beside this text; read them where they are.
+concrete and complete, and end it in the form that the question asks for. The files of a question are listed below its
+number, in `files/` beside this text; a question names them without their folder. Read them where they are.
 
 {arm}
 Do not read anything else about these questions: no test, grader, evaluation case or recorded answer, no source
@@ -72,9 +73,11 @@ def main(argv: list[str] | None = None) -> int:
     write.add_argument("--seed", type=int, default=1)
     write.add_argument("--skill", default=str(ROOT / "SKILL.md"))
     write.add_argument("--command", default="megatron-cuda-graphs")
+    write.add_argument("--keys", type=Path, help="default: OUT/keys")
     write.set_defaults(run=write_kits)
     record = commands.add_parser("record")
     record.add_argument("kits", type=Path)
+    record.add_argument("--keys", type=Path, help="default: KITS/keys")
     record.add_argument("--out", type=Path, default=ROOT / "evals" / "recorded")
     record.add_argument("--date", required=True)
     record.add_argument("--model", required=True, help="the model, by its public name")
@@ -101,7 +104,7 @@ def deal(cases: list[Case], each: int, hands: int, seed: int) -> list[list[Case]
     # Dealing the deck round, category by category, gives every hand its share of each.
     piles: list[list[Case]] = [deck[k::hands] for k in range(hands)]
     for k, pile in enumerate(piles):
-        spare = [c for c in deck if c not in pile]
+        spare = [c for c in deck if c not in pile and c.checks.category != "negative"]
         rng.shuffle(spare)
         pile += spare[: max(0, each - len(pile))]
         piles[k] = pile[:] if len(pile) <= each else _thin(pile, each)
@@ -128,19 +131,18 @@ def write_kits(args: argparse.Namespace) -> int:
                 key = f"q{place:02}"
                 keys[key] = case.id
                 named = []
-                for count, file in enumerate(case.artefacts, 1):
-                    mark = f"-{count}" if len(case.artefacts) > 1 else ""
-                    name = f"files/{key}{mark}{Path(file).suffix}"
+                for file in case.artefacts:
+                    name = f"files/{key}/{Path(file).name}"
+                    (folder / name).parent.mkdir(exist_ok=True)
                     shutil.copyfile(ROOT / "evals" / file, folder / name)
                     named.append(f"`{name}`")
                 files = f"\nFiles: {', '.join(named)}\n" if named else ""
                 parts.append(f"\n## {key}\n{files}\n{case.question}\n")
             (folder / "PROMPT.md").write_text("".join(parts), encoding="utf-8")
             about = {"arm": arm, "answerer": f"{arm}-{number}", "keys": keys}
-            (args.out / "keys").mkdir(exist_ok=True)
-            (args.out / "keys" / f"{arm}-{number}.json").write_text(
-                json.dumps(about, indent=2) + "\n", encoding="utf-8"
-            )
+            keeper = args.keys or args.out / "keys"
+            keeper.mkdir(parents=True, exist_ok=True)
+            (keeper / f"{arm}-{number}.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             print(f"{folder}: {len(hand)} questions")
     return 0
 
@@ -158,9 +160,10 @@ def _arm(arm: str, args: argparse.Namespace) -> str:
 
 def record_kits(args: argparse.Namespace) -> int:
     """Read every kit's answers into one recorded file an answerer."""
-    kits = sorted(args.kits.glob("keys/*.json"))
+    keeper = args.keys or args.kits / "keys"
+    kits = sorted(keeper.glob("*.json"))
     if not kits:
-        raise InputError("holds no kits.", path=str(args.kits), hint="Expected keys/*.json, as `write` makes them.")
+        raise InputError("holds no keys.", path=str(keeper), hint="Expected *.json, as `write` makes them.")
     for file in kits:
         kit = json.loads(file.read_text(encoding="utf-8"))
         keys: dict[str, str] = kit["keys"]

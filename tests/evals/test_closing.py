@@ -88,10 +88,19 @@ def test_a_number_has_to_be_in_its_range(value: str, right: bool) -> None:
 
 def test_the_last_block_counts_or_the_one_with_the_label() -> None:
     text = "```yaml\n# 0.16.1\na: 1\n```\n\nFor 0.19.2:\n\n```yaml\na: 2\n```\n\n```\nplain words\n```"
-    assert code(text) == "a: 2\n"
-    assert code(text, "0.16.1") == "# 0.16.1\na: 1\n"
-    assert code(text, "0.19.2") == "a: 2\n"
-    assert code(text, "0.17.1") is None
+    assert code(text) == ("a: 2\n", "# 0.16.1\na: 1\n")
+    assert code(text, "0.16.1") == ("# 0.16.1\na: 1\n",)
+    assert code(text, "0.19.2") == ("a: 2\n",)
+    assert code(text, "0.17.1") == ()
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["core_v0.19.2: accepted", "Megatron-LM core_v0.19.2: accepted", "- **Megatron Bridge 0.19.2**: accepted",
+     "| `TE 0.19.2` | accepted |", "megatron-core 0.19.2 - accepted", "files/q01/0.19.2: accepted"],
+)  # fmt: skip
+def test_what_stands_before_a_name_may_say_what_it_is(row: str) -> None:
+    assert [(s.name, s.value) for s in lines(row, ("0.19.2",))] == [("0.19.2", "accepted")]
 
 
 def test_a_wrong_line_is_wrong_whatever_the_prose_says() -> None:

@@ -23,6 +23,10 @@ from .text import blocks
 __all__ = ["Said", "code", "lines", "stripped", "verdict_of"]
 
 _MARKS = r"[\s>|*_`\"'#•+-]*(?:\(?\d{1,2}[.)]\s+)?[\s*_`\"'(]*"
+_PREFIX = (  # "Megatron-LM core_v0.19.2", "files/q01/a.yaml"
+    r"(?:(?:NVIDIA |the )?(?:megatron[- ]?(?:core|lm|bridge)?|m?core|bridge|te|transformer[- _]?engine|release|file|on|"
+    r"with|version)[*_`]*\s+[*_`]*)*(?:core_?v|v|TE[- ])?(?:[\w.-]*/)*"
+)
 _GAP = 3  # rows of other text that may stand inside the closing part
 
 
@@ -44,7 +48,7 @@ def stripped(value: str) -> str:
 def _pattern(names: Sequence[str]) -> re.Pattern[str]:
     any_name = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
     return re.compile(
-        rf"(?:^{_MARKS}|[,;|]\s*{_MARKS})(?P<name>{any_name})(?![\w/]|\.\w)[*_`\"')]*\s*"
+        rf"(?:^{_MARKS}|[,;|]\s*{_MARKS}){_PREFIX}(?P<name>{any_name})(?![\w/]|\.\w)[*_`\"')]*\s*"
         r"(?:(?:\([^()]*\)\s*)?[*_`]*(?::|=(?!=)|->|→|=>|\||\s[-–—]\s|[–—])|\s*$)[*_`]*\s*",
         re.IGNORECASE,
     )
@@ -95,15 +99,16 @@ def _placed(found: list[tuple[int, str, str]], text: str) -> list[Said]:
     return [Said(name, value, run is best) for run in runs for _, name, value in run if value]
 
 
-def code(text: str, label: str | None = None) -> str | None:
-    """The last fenced block, or the last with this label in its first row or in the row above it."""
+def code(text: str, label: str | None = None) -> tuple[str, ...]:
+    """The fenced blocks of settings, the last first; with a label those with it in their first row or just above."""
+    found = []
     for block in reversed(blocks(text)):
         if not re.search(r"^\s*(?:[\w.]+\s*:|[\w\"'.-]*\s*--?\w)", block.text, re.MULTILINE):
             continue
         first = block.text.lstrip().partition("\n")[0]
         if label is None or _names(label, first) or _names(label, block.lead):
-            return block.text
-    return None
+            found.append(block.text)
+    return tuple(found)
 
 
 def _names(label: str, row: str) -> bool:

@@ -51,10 +51,16 @@ def _within(check: Line, number: float) -> bool:
 
 def _shape(value: str) -> str:
     value = re.sub(r"\s*([=:])\s*", r"\1", value)
-    return re.sub(r"^(?:set|use|pass|add|export|rank|line|mode)\s+(?=\S)", "", value, flags=re.IGNORECASE)
+    return re.sub(
+        r"^(?:(?:set|use|pass|add|export|rank|line|mode|iteration|iter|step)\s+|~\s*)(?=\S)",
+        "",
+        value,
+        flags=re.IGNORECASE,
+    )
 
 
 def _members(value: str, among: Iterable[str]) -> frozenset[str]:
+    value = re.sub(r"\bCudaGraph(?:Scope|Module)\.", "", value)
     bracket = re.search(r"\[([^\]]*)\]", value)
     head = bracket[1] if bracket else re.split(r"\s[-–—]\s|;|\.\s|\s\(", re.sub(r"^\W*\(", "", value))[0]
     if _NONE.match(head) or not head:

@@ -123,19 +123,19 @@ def repeated(settings: Iterable[Setting], base: Base) -> list[Setting]:
     """
     asserted = [s for s in settings if s.stance == "asserted"]
     found = []
+    names = {s.field: leaf(_named(s, base)) for s in asserted}
+    same: dict[str, list[Setting]] = {}
+    for setting in asserted:
+        same.setdefault(names[setting.field], []).append(setting)
     for setting in asserted:
         if setting.op != "set" or setting.strong or setting.value != _present(base, setting):
             continue
-        others = [o for o in asserted if _same(o, setting, base) and not (o.op == "set" and o.value == setting.value)]
+        others = [o for o in same[names[setting.field]] if not (o.op == "set" and o.value == setting.value)]
         if setting.source == "code":
             others = [o for o in others if o.start > setting.start]
         if others:
             found.append(setting)
     return found
-
-
-def _same(a: Setting, b: Setting, base: Base) -> bool:
-    return leaf(_named(a, base)) == leaf(_named(b, base))
 
 
 def _present(base: Base, setting: Setting) -> Any:

@@ -91,7 +91,7 @@ class Given:
     def block(self) -> str | None:
         """The closing block of settings, where the question asks for one."""
         asked = [c.block for c in self.case.checks.require if isinstance(c, Config) and c.block is not None]
-        return closing.code(self.text) if asked else None
+        return next(iter(closing.code(self.text)), None) if asked else None
 
     @cached_property
     def quoted(self) -> list[Setting]:
@@ -186,12 +186,14 @@ def _verdict(check: Verdict, given: Given) -> Passed:
 
 def _config(check: Config, given: Given) -> Passed:
     base = given.base(check.stack or given.case.checks.stack)
-    block = closing.code(given.text, None if check.block == "last" else check.block) if check.block else None
-    if block is not None and (written := whole(block, base)) is not None:
-        wrong = _wrong(check, written, base)
-        return wrong is None, wrong or "the closing block"
-    if check.block not in (None, "last") and closing.code(given.text) is not None and block is None:
-        return False, f"no block for {check.block}"
+    if check.block is not None:
+        blocks = closing.code(given.text, None if check.block == "last" else check.block)
+        for block in blocks:
+            if (written := whole(block, base)) is not None:
+                wrong = _wrong(check, written, base)
+                return wrong is None, wrong or "the closing block"
+        if not blocks and closing.code(given.text):
+            return False, f"no block for {check.block}"
     tried: list[str] = []
     orders: tuple[Prefer, ...] = ("last", "first")
     for prefer in orders:
@@ -265,10 +267,15 @@ def _plain(value: Any) -> str:
 def _line(check: Line, given: Given) -> Passed:
     stated = [said.value for said in given.lines if said.name == check.name and said.closing]
     if stated:
-        found = [closing_lines.judge(check, value, given.answer) for value in stated]
-        wrong = next((why for right, why in found if not right), None)
-        return wrong is None, wrong or f"{check.name}: {stated[-1]}"
+        right, why = closing_lines.judge(check, stated[-1], given.answer)
+        other = next((v for v in stated[:-1] if _differs(check, v, given.answer)), None)
+        return right and other is None, f"also {check.name}: {other}" if other else why
     return closing_lines.in_sentences(check, tuple(s.text for s in given.sentences), given.answer)
+
+
+def _differs(check: Line, value: str, answer: str) -> bool:
+    """Whether a line settles on another value than the case expects."""
+    return closing_lines.commits(check, value) and not closing_lines.judge(check, value, answer)[0]
 
 
 def _windows(given: Given, near: str) -> Iterable[tuple[Sentence, ...]]:
@@ -550,9 +557,7 @@ def _contradicts(ban: Contradicts, given: Given) -> str | None:
     checks = {c.name: c for c in given.case.checks.require if isinstance(c, Line) and c.name in ban.names}
     for said in given.lines:
         check = checks.get(said.name)
-        if check is None or closing_lines.judge(check, said.value, given.answer)[0]:
-            continue
-        if said.closing or closing_lines.commits(check, said.value):
+        if check is not None and _differs(check, said.value, given.answer):
             return f"{said.name}: {said.value}"
     for unit in given.claims:
         for name, check in checks.items():

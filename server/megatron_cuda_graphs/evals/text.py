@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -333,6 +334,16 @@ _CONDITION = re.compile(
 )
 
 
+_ENUMERATED = 40  # names in an enumeration; behind more of them nothing holds for all any longer
+
+
+@lru_cache(maxsize=64)
+def _breaks(sentence: str) -> tuple[tuple[re.Match[str], ...], tuple[int, ...]]:
+    """Where the clauses of a sentence end."""
+    found = tuple(_BREAK.finditer(sentence))
+    return found, tuple(m.end() for m in found)
+
+
 def stance(sentence: str, start: int, end: int | None = None, *, need_directive: bool = False) -> Stance:
     """Whether what stands at [start, end) of a sentence is asserted, denied, or only mentioned.
 
@@ -340,7 +351,9 @@ def stance(sentence: str, start: int, end: int | None = None, *, need_directive:
     `need_directive` a clause without any cue only mentions.
     """
     end = start if end is None else end
-    breaks = [m for m in _BREAK.finditer(sentence) if m.end() <= start]
+    found, ends = _breaks(sentence)
+    known = bisect_right(ends, start)
+    breaks = list(found[max(0, known - _ENUMERATED) : known])
     clause_start = breaks[-1].end() if breaks else 0
     # An enumeration ("do not set a, b or c") is one clause: what lies between is only names.
     while breaks and breaks[-1][0] in (",", "(") and _enumerates(sentence[clause_start:start]):

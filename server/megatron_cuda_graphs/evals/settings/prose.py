@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from ..text import Sentence, Stance, sentences, stance
@@ -244,6 +245,17 @@ def _last_verb(pattern: re.Pattern[str], before: str) -> re.Match[str] | None:
     return found
 
 
+@lru_cache(maxsize=8192)
+def _previous(s: str, first: int) -> int | None:
+    """Where the setting before this one stands, if both are of one series.
+
+    Seen through a window, for the pattern looks for its end from every name on.
+    """
+    start = max(0, first - 200)
+    series = _SERIES.search(s[start:first])
+    return start + series.start("name") if series else None
+
+
 def _about(
     s: str, match: re.Match[str], field: str, following: int, unit: Sentence, later: list[tuple[re.Match[str], str]]
 ) -> Iterator[Setting]:
@@ -255,9 +267,8 @@ def _about(
             first = match.start()
             if match[0].startswith("--") and (chain := _FLAGS.search(before)):
                 first = chain.start()
-            # a window for each step, for the pattern looks for its end from every name on
-            while series := _SERIES.search(s[:first], max(0, first - 200)):
-                first = series.start("name")
+            while (previous := _previous(s, first)) is not None:
+                first = previous
             bare = not re.search(r"\w", _LABEL.sub("", s[:first]))
             how = stance(s, match.start(), end, need_directive=not (bare or written))
             if how == "mentioned" and first != match.start():
