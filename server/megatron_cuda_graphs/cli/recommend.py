@@ -29,6 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="facts",
         help="a fact about the workload; goes over the file's",
     )  # fmt: skip
+    parser.add_argument("--impl", choices=("local", "transformer_engine", "full_iteration"),
+                        help="only graphs of this implementation")  # fmt: skip
     add_stack(parser)
     add_format(parser)
 
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         workload = _merged(source.text.decode("utf-8", "replace"), facts)
     elif not facts:
         raise InputError("nothing is known of the workload.", hint="Give a FILE or --set NAME=VALUE.")
-    result = recommend_scope(workload, stack=stacks(args)[0])
+    result = recommend_scope(workload, stack=stacks(args)[0], impl=args.impl)
     if args.format == "json":
         dump(result.model_dump(mode="json"))
     else:

@@ -49,6 +49,7 @@ class Recommend(_OnStack):
         description="Facts by Megatron field name (num_moe_experts, seq_length, gpu, ...), a Hugging Face config with "
         "parallelism, or a configuration."
     )
+    impl: Literal["local", "transformer_engine", "full_iteration"] | None = Field(None, description="Only this one.")
 
 
 class Diagnose(_OnStack):
@@ -134,8 +135,8 @@ def _recommend() -> Iterator[StrictTool]:
         _only_ours(exc)
         return
 
-    def recommend(workload: str | dict[str, Any], stack: Any) -> CallToolResult:
-        result = recommend_scope(workload, stack=_stack(stack))
+    def recommend(workload: str | dict[str, Any], stack: Any, impl: str | None = None) -> CallToolResult:
+        result = recommend_scope(workload, stack=_stack(stack), impl=impl)
         return answer(text(result, shown=1), result)
 
     yield StrictTool.of(

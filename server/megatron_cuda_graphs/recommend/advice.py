@@ -9,14 +9,16 @@ from typing import Any, Literal, NamedTuple
 from ..judge import Hit
 from ..rules import explain
 from ..stack import Judged
-from .knowledge import MEASURED, Measured, Practice
-from .model import Assumption, Effect, Prerequisite, Step, WorthIt
+from .knowledge import MEASURED, Measured
+from .model import Assumption, Effect, MemoryEstimate, Prerequisite, Step, WorthIt
 from .plans import PLANS, Plan, shown
+from .similar import Precedent, Precedents
 from .workload import Workload
-from .worth import host_share
+from .worth import HOST_MS, host_share
 
 __all__ = [
-    "HINGES", "alternative", "bring_up", "expected", "prerequisites", "sensible", "summary", "verify", "watch",
+    "HINGES", "alternative", "bring_up", "expected", "follows", "memory_note", "practice", "prerequisites", "sensible",
+    "summary", "verify", "watch",
 ]  # fmt: skip
 
 # Facts on which the choice may hang when they are not said, with the values to try.
@@ -29,7 +31,7 @@ HINGES: dict[str, tuple[Any, ...]] = {
     "precision": ("fp8cs", "nvfp4"),
 }
 MAX_EFFECTS = 5
-Alike = tuple[tuple[str, tuple[str, ...]], int, int, Practice]
+MUCH_MEMORY = 0.25  # of the GPU's memory: what a model with its optimizer seldom leaves free
 Direction = Literal["down", "up", "none", "either", "unknown"]
 
 
@@ -107,7 +109,7 @@ _SPREAD = Effect(
 )
 
 
-def expected(w: Workload, plan: Plan, alike: Sequence[Alike], *, brief: bool = False) -> tuple[Effect, ...]:
+def expected(w: Workload, plan: Plan, alike: Precedents, *, brief: bool = False) -> tuple[Effect, ...]:
     """Measured results for workloads of this kind, for better and for worse, and what tuned recipes chose.
 
     `brief` gives the two most telling ones, for alternatives: the choice has them all.
@@ -129,23 +131,57 @@ def expected(w: Workload, plan: Plan, alike: Sequence[Alike], *, brief: bool = F
                 whose="estimate",
             )
         )
-    for choice, count, total, example in alike:
-        if choice == (plan.impl, tuple(sorted(plan.modules))):
-            found.append(
-                Effect(
-                    metric="practice",
-                    direction="unknown",
-                    magnitude=f"{count} of {total} tuned recipes",
-                    conditions="recipes of the same kind of workload, nearest in GPU, dispatcher, pipeline, precision",
-                    evidence=example.id,
-                    whose="theirs",
-                )
+    if (precedent := alike.of(plan.impl, plan.modules)) is not None:
+        differs = f"; they differ in {_listed(alike.differs)}" if alike.differs else ""
+        found.append(
+            Effect(
+                metric="practice",
+                direction="unknown",
+                magnitude=f"{precedent.recipes} of {alike.total} tuned recipes",
+                conditions=f"the most similar ones ({_listed(alike.families)}){differs}",
+                evidence=precedent.example.id,
+                whose="theirs",
             )
+        )
     return tuple(found)
 
 
+def practice(alike: Precedents) -> str | None:
+    """What the most similar recipes chose, all of it; None when there are none."""
+    if not alike.total:
+        return None
+
+    one = alike.total == 1
+    those = "is one tuned NVIDIA recipe" if one else f"are {alike.total} tuned NVIDIA recipes"
+    did = [
+        f"{'it' if one else 'all' if len(alike.choices) == 1 else p.recipes} {_does(p)} "
+        f"({', '.join(p.precisions)}; {p.example.recipes[0]})"
+        for p in alike.choices
+    ]
+    text = f"Most similar {those} of {_listed(alike.families)}: {_listed(did)}."
+    if alike.differs:
+        text += f" {'It differs' if one else 'All differ'} from this workload in {_listed(alike.differs)}."
+    return text
+
+
+def _does(p: Precedent) -> str:
+    verb, what = ("leave", "graphs off") if p.choice[0] == "none" else ("use", shown(Plan(*p.choice)))
+    return f"{verb}{'s' * (p.recipes == 1)} {what}"
+
+
+def follows(p: Precedent, alike: Precedents) -> str:
+    """How many of the most similar recipes do the same."""
+    several = f"{p.recipes} of the {alike.total} most similar tuned recipes"
+    return f"As {several if alike.total > 1 else 'the most similar tuned recipe'} ({p.example.recipes[0]})."
+
+
+def _listed(words: Sequence[str]) -> str:
+    """«a, b and c»."""
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + [*words[-1:]])
+
+
 def alternative(w: Workload, plan: Plan, first: Plan) -> str:
-    """Why one would take this instead."""
+    """Why one would take this instead of the first choice."""
     if not plan.on:
         return "Graphs off: the safe baseline, and what to compare against; nothing to hold and nothing to go wrong."
     if not first.on:
@@ -156,17 +192,33 @@ def alternative(w: Workload, plan: Plan, first: Plan) -> str:
         if w.values.get("packed_attention_backend") is False:
             return f"{shown(plan)}: to be tried once the environment runs packed sequences at all."
         return (
-            f"{shown(plan)}: the rules allow it and nothing speaks against trying; off elsewhere may only mean not "
-            f"tuned. "
-            "Compare step times before keeping it."
+            f"{shown(plan)}: the rules allow it, and off in a recipe may only mean not tuned. Compare step times "
+            "before keeping it."
         )
     if plan.impl == "full_iteration":
         return (
             "full_iteration: takes the host out altogether, at the price of NaN checks and of everything being static."
         )
-    if len(plan.modules) < len(first.modules) or first.whole_layer or first.impl == "full_iteration":
+    mine, its = ({part for part in HOST_MS if p.covers(part)} for p in (plan, first))
+    if mine == its:
+        return f"{shown(plan)}: captures the same by another implementation."
+    if mine < its:
         return f"{shown(plan)}: captures less, holds less memory, and asks for less."
-    return f"{shown(plan)}: captures more where memory allows."
+    if mine > its:
+        return f"{shown(plan)}: captures more where memory allows."
+    return f"{shown(plan)}: captures other parts of the layers."
+
+
+def memory_note(w: Workload, memory: MemoryEstimate) -> str | None:
+    """What the memory estimate says against an option, if it does."""
+    if memory.fits is False:
+        return f"Needs about {memory.plan_gb:g} GB, and {w.headroom_gb:g} GB are free."
+    if memory.fits is None and memory.plan_gb > MUCH_MEMORY * w.memory_gb:
+        return (
+            f"By the estimate {memory.plan_gb:.3g} GB should be kept free for it, and the GPU has {w.memory_gb:g} GB: "
+            "measure an eager run's memory first (memory_headroom_gb)."
+        )
+    return None
 
 
 # Prerequisites ------------------------------------------------------------------------------------------------------

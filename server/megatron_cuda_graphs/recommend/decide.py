@@ -13,11 +13,8 @@ from typing import NamedTuple
 from .model import WorthIt
 from .workload import Workload
 
-__all__ = ["ATTENTION_TOKENS", "DOMAINS", "PRINCIPLES", "Principle", "Ruling", "decide"]
+__all__ = ["PRINCIPLES", "Principle", "Ruling", "decide", "scoped"]
 
-ATTENTION_TOKENS = 32_768  # from so many tokens a micro-batch on, attention's kernels outlast their launches by far
-DOMAINS = 8  # an expert group over so many NVLink domains waits for the network, not for the host
-SMALL_MEMORY_GB = 100
 LAUNCH_BOUND = 1.3  # the estimate has to be this clear before it switches graphs on where practice has them off
 
 
@@ -240,9 +237,8 @@ def vlm_linear(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     return Ruling(
         ("off", *no_attention(w)),
-        ("Vision-language model with gated delta-net layers: tuned recipes keep graphs off, because image inputs "
-         "vary in "
-         "length. With padded inputs the static parts can be tried.",),
+        ("Vision-language model with gated delta-net layers: upstream keeps graphs off in its own recipes of such a "
+         "model, because image inputs vary in length. With padded inputs the static parts can be tried.",),
     )  # fmt: skip
 
 
@@ -257,8 +253,8 @@ def vlm(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     if not w.moe or w.packed:
         return Ruling(("off", *no_attention(w)), (
-            "Dense vision-language models have no tuned precedent with graphs; the language model's mlp is the static "
-            "part.",))  # fmt: skip
+            "A vision-language model's attention takes inputs that come from the images or from packing; the static "
+            "part is the language model's mlp or router, and no tuned recipe known here captures it.",))  # fmt: skip
     return Ruling(
         ("router", "off"),
         ("Inputs are padded to one length, so router and preprocessing are static. Attention stays eager: its position "
@@ -303,7 +299,7 @@ def packed(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:hybrid-hopper",
 )
 def hybrid_small(w: Workload, worth: WorthIt) -> Ruling | None:
-    if not w.hybrid or w.memory_gb > SMALL_MEMORY_GB or w.family == "bf16":
+    if not w.hybrid or not w.small_memory or w.family == "bf16":
         return None
     rest = tuple(p for p in scoped(w) if p != "mamba")
     return Ruling(
@@ -334,7 +330,7 @@ def hybrid(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:moe-many-domains",
 )
 def many_domains(w: Workload, worth: WorthIt) -> Ruling | None:
-    if not w.moe or w.dispatch_domains < DOMAINS:
+    if not w.far_dispatch:
         return None
     return Ruling(
         ("off", *scoped(w)),
@@ -350,7 +346,7 @@ def many_domains(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:moe-many-tokens",
 )
 def many_tokens(w: Workload, worth: WorthIt) -> Ruling | None:
-    if not w.moe or w.tokens < ATTENTION_TOKENS:
+    if not w.moe or not w.many_tokens:
         return None
     return Ruling(
         ("router", "attn+router", "off"),
@@ -366,8 +362,7 @@ def many_tokens(w: Workload, worth: WorthIt) -> Ruling | None:
     "practice:moe-hopper",
 )
 def moe_small(w: Workload, worth: WorthIt) -> Ruling | None:
-    small = w.memory_gb <= SMALL_MEMORY_GB
-    if not w.moe or not small or w.tp * w.pp > 1 or w.headroom_gb is not None or w.gdn:
+    if not w.moe or not w.small_memory or w.tp * w.pp > 1 or w.headroom_gb is not None or w.gdn:
         return None
     return Ruling(
         ("router", "attn+router", "off"),
@@ -481,7 +476,6 @@ def dense_small(w: Workload, worth: WorthIt) -> Ruling | None:
 def dense(w: Workload, worth: WorthIt) -> Ruling | None:
     return Ruling(
         ("off", "attn+mlp", "full_iteration", "mlp"),
-        ("A dense model with large GEMMs keeps the GPU busy without graphs, and tuned recipes on this hardware leave "
-         "them "
-         "off. Nothing forbids them: try attn and mlp if a profile shows gaps between kernels.",),
+        ("A dense model with large GEMMs keeps the GPU busy without graphs. Nothing forbids them: try attn and mlp if "
+         "a profile shows gaps between kernels.",),
     )  # fmt: skip

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import InputError
 from ..rules import Rule
 from ..stack import Judged, Stack
 from . import advice
-from .decide import Ruling, decide
+from .decide import Ruling, decide, scoped
 from .intake import facts_of
 from .memory import estimate
 from .model import Assumption, MemoryEstimate, Option, Recommendation, Rejected, WorthIt
 from .plans import PLANS, Plan, shown
-from .similar import chosen_by
+from .similar import precedents
 from .spell import Base, Spelled, environment, words
 from .workload import Workload
 from .worth import bound
@@ -27,11 +27,17 @@ PROBES = {
     "dense": ("full_iteration", "whole_layer"),
 }
 MAX_REJECTED = 8
+ASKED = ("local", "transformer_engine", "full_iteration")
 _OFF = PLANS["off"]
 
 
 def recommend_scope(
-    workload: Any, *, stack: Stack | None = None, _without: Iterable[str] = (), _families: Iterable[str] = ()
+    workload: Any,
+    *,
+    stack: Stack | None = None,
+    impl: str | None = None,
+    _without: Iterable[str] = (),
+    _families: Iterable[str] = (),
 ) -> Recommendation:
     """The CUDA graphs that suit a workload on a stack, as a ranked list of validated configurations.
 
@@ -41,15 +47,25 @@ def recommend_scope(
             out), a Hugging Face config.json mapping with parallelism, any configuration that `validate_config` reads,
             or a line of words («Qwen3 MoE, 16 H100, all-to-all, bf16»).
         stack: the releases; None takes those installed here, else the newest covered.
+        impl: only graphs of this implementation (`local`, `transformer_engine`, `full_iteration`) and none at all.
         _without, _families: principles and recipe families to leave out, for cross-validation only.
 
     Raises:
-        InputError: the input can't be read, or the stack's releases do not work together.
+        InputError: the input can't be read or is no training, there is no such implementation, or the stack's
+            releases do not work together.
     """
+    if impl is not None and impl not in ASKED:
+        raise InputError(f"{impl!r} is no implementation to ask for.", hint=f"Use one of {', '.join(ASKED)}.")
     stack = stack if stack is not None else Stack.detect()
     _usable(stack)
     w = Workload(facts_of(workload, stack), stack.gpu_arch)
-    return _Run(w, stack, tuple(_without), tuple(_families)).result()
+    if not w.trains:
+        raise InputError(
+            f"the recommendation is about training, and this workload's task is {w['task']}.",
+            hint="Inference has settings of its own (inference_cuda_graph_scope in newer releases), which validate "
+            "judges.",
+        )
+    return _Run(w, stack, impl, tuple(_without), tuple(_families)).result()
 
 
 def _usable(stack: Stack) -> None:
@@ -61,8 +77,10 @@ def _usable(stack: Stack) -> None:
 class _Run:
     """One recommendation in the making."""
 
-    def __init__(self, w: Workload, stack: Stack, without: tuple[str, ...], families: tuple[str, ...]) -> None:
-        self.w, self.stack = w, stack
+    def __init__(
+        self, w: Workload, stack: Stack, impl: str | None, without: tuple[str, ...], families: tuple[str, ...]
+    ) -> None:
+        self.w, self.stack, self.impl = w, stack, impl
         self.without = without
         env = dict(w.facts.env or {})
         self.bridge = Base(w, stack, "bridge", env)
@@ -71,13 +89,13 @@ class _Run:
         self.judged: Judged = self.bridge.judged
         self.worth: WorthIt = bound(w)
         self.principle, self.ruling = decide(w, self.worth, without)
-        self.alike = chosen_by(w, families)
+        self.alike = precedents(w, families)
         self.tried: dict[Plan, tuple[Spelled, Spelled, dict[str, str]]] = {}
         self.rejected: dict[Plan, Rejected] = {}
 
     def result(self) -> Recommendation:
         ranked = self._ranked()
-        options = [self._option(plan, memory, first=i == 0) for i, (plan, memory) in enumerate(ranked)]
+        options = [self._option(plan, memory, ranked[0][0]) for plan, memory in ranked]
         self._probe({plan for plan, _ in ranked})
         assumptions = self._assumptions(ranked[0][0])
         choice = options[0]
@@ -99,12 +117,28 @@ class _Run:
 
     def _candidates(self) -> list[Plan]:
         """The ruling's plans, then what similar recipes chose, then off."""
-        plans = [PLANS[name] for name in self.ruling.plans]
-        for (impl, modules), *_ in self.alike:
-            plan = Plan(impl, modules)
-            if plan not in plans:
+        plans = self._ordered(self.ruling)
+        for precedent in self.alike.choices:
+            plan = Plan(*precedent.choice)
+            if plan not in plans and self._asked(plan):
                 plans.append(plan)
         return plans if _OFF in plans else [*plans, _OFF]
+
+    def _asked(self, plan: Plan) -> bool:
+        return self.impl is None or plan.impl == self.impl
+
+    def _ordered(self, ruling: Ruling) -> list[Plan]:
+        """A ruling's plans; where one implementation is asked for, that one's, then others that it could capture."""
+        plans = [PLANS[name] for name in ruling.plans]
+        if self.impl is None:
+            return plans
+        more = [PLANS[name] for name in (*scoped(self.w), "whole_layer")]
+        if self.impl == "local":
+            plans, more = ([p._replace(impl="local") if p.impl == "transformer_engine" else p for p in some]
+                           for some in (plans, more))  # fmt: skip
+        if self.impl == "full_iteration":
+            more = [PLANS["full_iteration"]]
+        return [p for p in dict.fromkeys([*plans, *more]) if self._asked(p)]
 
     def _ranked(self) -> list[tuple[Plan, MemoryEstimate]]:
         """Up to four plans that validate; those that do not fit the memory stand behind those that do."""
@@ -122,7 +156,10 @@ class _Run:
             (tight if memory.fits is False else fit).append((plan, memory))
             if len(fit) >= OFFERED:
                 break
-        return [*fit, *tight][:OFFERED]
+        offered = [*fit, *tight][:OFFERED]
+        if self.impl is not None and _OFF not in (plan for plan, _ in offered) and self._try(_OFF):
+            offered[-1] = (_OFF, estimate(self.w, _OFF))  # what to compare against stays in sight
+        return offered
 
     def _try(self, plan: Plan) -> bool:
         if plan in self.tried:
@@ -159,7 +196,7 @@ class _Run:
         """What people try for this kind of model: if a rule refuses it, say so."""
         for name in PROBES[self.w.kind[0]]:
             plan = PLANS[name]
-            if plan in offered or plan in self.tried or plan in self.rejected:
+            if plan in offered or plan in self.tried or plan in self.rejected or not self._asked(plan):
                 continue
             found = self.bridge.with_plan(plan, environment(self.w, plan, self.judged, self.env))
             if found is not None and found.refused is not None:
@@ -167,7 +204,7 @@ class _Run:
 
     # How --------------------------------------------------------------------------------------------------------------
 
-    def _option(self, plan: Plan, memory: MemoryEstimate, *, first: bool) -> Option:
+    def _option(self, plan: Plan, memory: MemoryEstimate, chosen: Plan) -> Option:
         bridge, lm, env = self.tried[plan]
         spoken = plan.in_release(self.judged.core) or plan
         dotted = {self.bridge.dotted(c.name): c.value if c.op == "set" else None for c in bridge.changes}
@@ -182,8 +219,8 @@ class _Run:
             add_flags=words({e.field: e.value for e in edits}),  # type: ignore[union-attr]
             env=env,
             python=_python(dotted),
-            why=self._why(plan, spoken, memory, first),
-            expected=advice.expected(self.w, spoken, self.alike, brief=not first),
+            why=self._why(plan, spoken, memory, chosen),
+            expected=advice.expected(self.w, spoken, self.alike, brief=plan != chosen),
             memory=memory,
             prerequisites=advice.prerequisites(
                 self.w, spoken._replace(recompute=plan.recompute), self.judged, [*self.bridge.mended, *self.lm.mended]
@@ -191,39 +228,40 @@ class _Run:
             verify=advice.verify(spoken),
         )
 
-    def _why(self, plan: Plan, spoken: Plan, memory: MemoryEstimate, first: bool) -> tuple[str, ...]:
-        said: list[str] = []
-        names = self.ruling.plans
-        decided = PLANS[names[0]]
-        if first:
-            if plan == decided:
-                said += self.ruling.why
-            else:
-                said += self.ruling.why if self.ruling.plans[0] != "off" else ()
-                dropped = self.rejected.get(decided)
-                if dropped is not None:
-                    said.append(
-                        f"{shown(decided)} would come first, but {dropped.rule_id or 'the release'} refuses it here."
-                    )
-                elif (wanted := estimate(self.w, decided)).fits is False:
-                    said.append(
-                        f"{shown(decided)} would come first, but asks for about {wanted.plan_gb:g} GB to be kept "
-                        f"free, and "
-                        f"{self.w.headroom_gb:g} GB are free."
-                    )
-        else:
-            said.append(advice.alternative(self.w, plan, decided))
+    def _why_first(self, plan: Plan) -> Iterator[str]:
+        """The principle's reason, and why what it puts first does not stand there."""
+        decided = PLANS[self.ruling.plans[0]]
+        if not self._asked(decided):
+            yield f"Asked for {self.impl}; otherwise {shown(decided)} would come first: {' '.join(self.ruling.why)}"
+            decided = self._ordered(self.ruling)[0]
+        elif decided.on or plan == decided:
+            yield from self.ruling.why
+        if plan == decided:
+            return
+        dropped = self.rejected.get(decided)
+        if dropped is not None:
+            yield f"{shown(decided)} would come first, but {dropped.rule_id or 'the release'} refuses it here."
+        elif (wanted := estimate(self.w, decided)).fits is False:
+            yield (
+                f"{shown(decided)} would come first, but asks for about {wanted.plan_gb:g} GB to be kept free, and "
+                f"{self.w.headroom_gb:g} GB are free."
+            )
+
+    def _why(self, plan: Plan, spoken: Plan, memory: MemoryEstimate, chosen: Plan) -> tuple[str, ...]:
+        first = plan == chosen
+        said = list(self._why_first(plan)) if first else [advice.alternative(self.w, plan, chosen)]
         if spoken != plan:
             said.append(
                 f"megatron-core {self.judged.core_version} has no finer choice than {', '.join(spoken.modules)}: "
                 f"from 0.16 "
                 f"on {', '.join(plan.modules)} would be captured."
             )
-        for choice, count, total, example in self.alike:
-            if choice == (spoken.impl, tuple(sorted(spoken.modules))):
-                said.append(f"{count} of the {total} most similar tuned NVIDIA recipes do this ({example.recipes[0]}).")
-        if memory.fits is False:
-            said.append(f"Needs about {memory.plan_gb:g} GB, and {self.w.headroom_gb:g} GB are free.")
+        precedent = self.alike.of(spoken.impl, spoken.modules)
+        if first:
+            said += filter(None, [advice.practice(self.alike)])
+        elif precedent is not None:
+            said.append(advice.follows(precedent, self.alike))
+        said += filter(None, [advice.memory_note(self.w, memory)])
         return tuple(said)
 
     def _assumptions(self, chosen: Plan) -> tuple[Assumption, ...]:
@@ -237,7 +275,7 @@ class _Run:
             for value in values:
                 _, ruling = decide(w.supposing(**{name: value}), self.worth, self.without)
                 first = self._first_valid(ruling)
-                if ruling.plans[0] != self.ruling.plans[0] and first != chosen:
+                if self._ordered(ruling)[0] != self._ordered(self.ruling)[0] and first != chosen:
                     turned.append(f"{value} -> {shown(first)}")
             if turned:
                 flips[name] = tuple(turned)
@@ -248,6 +286,7 @@ class _Run:
             taken["num_moe_experts"] = (8, "a placeholder, so that the configuration is a MoE one: put yours in")
         if not w.kind_known:
             taken["kind"] = ("dense", "nothing says what the model is")
+        if not w.kind_known and self.impl is None:
             flips["kind"] = (
                 "moe -> transformer_engine with attn, moe_preprocess, moe_router",
                 "hybrid -> transformer_engine with attn, mamba",
@@ -261,7 +300,7 @@ class _Run:
         return tuple(sorted(found, key=lambda a: (not a.flips, a.field)))
 
     def _first_valid(self, ruling: Ruling) -> Plan:
-        return next((PLANS[n] for n in ruling.plans if PLANS[n] not in self.rejected), _OFF)
+        return next((plan for plan in self._ordered(ruling) if plan not in self.rejected), _OFF)
 
 
 def _python(changes: Mapping[str, Any]) -> str:

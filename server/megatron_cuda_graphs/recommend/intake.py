@@ -200,7 +200,7 @@ _SAID: tuple[tuple[str, str, Any], ...] = (
     (r"\bpaged[- ]?stash\b", "moe_paged_stash", True),
     (r"\bno packed attention backend\b", "packed_attention_backend", False),
     (r"\bpack(?:ed|ing)\b", "packed_sequence", True),
-    (r"\b(lora|peft|sft|pre-?train\w*|fine-?tun\w*)\b", "task", None),
+    (r"\b(lora|peft|sft|pre-?train\w*|fine-?tun\w*|inference|serving|rollouts?)\b", "task", None),
     (r"\bfull recompute\w*|\bfull activation recompute\w*", "recompute_granularity", "full"),
     (r"\bselective recompute\w*", "recompute_granularity", "selective"),
     (r"\bfsdp\b", "use_megatron_fsdp", True),
@@ -240,7 +240,7 @@ def from_words(line: str) -> Facts:
             values.setdefault(name, coerce(name, match[1] if value is None else value))
             rest = rest[: match.start()] + " " + rest[match.end() :]
     task = values.get("task")
-    if isinstance(task, str):
+    if isinstance(task, str) and not task.startswith(("inf", "serv", "roll")):
         values["task"] = "peft" if task in ("lora", "peft") else "pretrain" if task.startswith("pre") else "sft"
     first = line.split(",")[0].strip()
     values.setdefault("model", first)

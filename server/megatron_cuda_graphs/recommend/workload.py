@@ -13,6 +13,10 @@ __all__ = ["Workload"]
 
 T = TypeVar("T")
 
+SMALL_MEMORY_GB = 100
+FAR_DOMAINS = 8  # an expert group over so many NVLink domains waits for the network, not for the host
+MANY_TOKENS = 32_768  # from so many tokens a micro-batch on, attention's kernels outlast their launches by far
+
 
 class once(Generic[T]):
     """functools.cached_property without its lock: a recommendation asks these thousands of times."""
@@ -212,6 +216,10 @@ class Workload:
         return float(self.values.get("gpu_memory_gb") or self.gpu.memory_gb)
 
     @once
+    def small_memory(self) -> bool:
+        return self.memory_gb <= SMALL_MEMORY_GB
+
+    @once
     def headroom_gb(self) -> float | None:
         """Memory free on the fullest GPU in an eager run; None when nothing tells."""
         if "memory_headroom_gb" in self.values:
@@ -237,6 +245,10 @@ class Workload:
         if said.startswith(("pre", "train", "continued")):
             return "pretrain"
         return "peft" if said in ("peft", "lora", "dora", "qlora") else "sft" if said != "pretrain" else said
+
+    @once
+    def trains(self) -> bool:
+        return not str(self["task"]).startswith(("infer", "serv", "generat", "decod", "rollout"))
 
     @once
     def packed(self) -> bool:
@@ -288,6 +300,15 @@ class Workload:
         """How many NVLink domains an expert-parallel group spreads over; 1 or less stays inside one."""
         span = self.ep * int(self.values.get("expert_tensor_parallel_size") or 1)
         return span / self.gpu.nvlink_domain
+
+    @once
+    def far_dispatch(self) -> bool:
+        """The expert group spreads so far that a step waits for the network."""
+        return self.moe and self.dispatch_domains >= FAR_DOMAINS
+
+    @once
+    def many_tokens(self) -> bool:
+        return self.tokens >= MANY_TOKENS
 
     @once
     def shapes_vary(self) -> str | None:
