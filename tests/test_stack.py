@@ -44,6 +44,15 @@ def test_a_pair_that_does_not_import_is_an_error(bridge, core):
     assert [p[:2] for p in problems] == [("pair-does-not-import", "error")]
 
 
+@pytest.mark.parametrize(
+    ("bridge", "core", "told"),
+    [("0.4.2", "0.17.0", False), ("0.4.2", "0.18.0", True), ("0.5.1", "0.18.0", False), ("0.5.0", "0.19.2", True)],
+)
+def test_a_pair_of_two_lines_that_imports_is_a_warning(bridge, core, told):
+    problems = Stack(megatron_bridge=bridge, megatron_core=core).judged("bridge").problems
+    assert [p[:2] for p in problems] == [("pair-not-released-together", "warning")] * told
+
+
 def test_versions_are_read_from_what_people_have():
     freeze = "torch==2.11.0+cu130\nmegatron-core==0.19.2\ntransformer_engine==2.14.0\n"
     locked = '[[package]]\nname = "{}"\nversion = "{}"\n\n'

@@ -111,24 +111,28 @@ class Asked:
         self.env: dict[str, None] = {}
 
     def __enter__(self) -> Asked:
-        self.old = Settings.__getattr__, Settings.env
-        getter, env = self.old
+        self.old = Settings.__getitem__, Settings.env
+        own = frozenset(vars(Settings))
 
-        def asking(s: Settings, name: str) -> Any:
+        def attribute(s: Settings, name: str) -> Any:
+            if name not in own:
+                self.names[name] = None
+            return object.__getattribute__(s, name)
+
+        def item(s: Settings, name: str) -> Any:
             self.names[name] = None
-            return getter(s, name)
+            return self.old[0](s, name)
 
-        def asking_env(s: Settings, name: str, default: str = "") -> Any:
+        def variable(s: Settings, name: str, default: str = "") -> Any:
             self.env[name] = None
-            return env(s, name, default)
+            return self.old[1](s, name, default)
 
-        Settings.__getattr__ = Settings.__getitem__ = asking  # type: ignore[method-assign]
-        Settings.env = asking_env  # type: ignore[method-assign]
+        Settings.__getattribute__, Settings.__getitem__, Settings.env = attribute, item, variable  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *exc: object) -> None:
-        Settings.__getattr__ = Settings.__getitem__ = self.old[0]  # type: ignore[method-assign]
-        Settings.env = self.old[1]  # type: ignore[method-assign]
+        del Settings.__getattribute__
+        Settings.__getitem__, Settings.env = self.old  # type: ignore[method-assign]
 
 
 def covered(rule: Rule) -> tuple[str, ...]:

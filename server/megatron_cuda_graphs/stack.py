@@ -235,9 +235,9 @@ def _judge(stack: Stack, frontend: str) -> Judged:
                 f"no covered megatron-bridge release belongs to megatron-core {core_version}: "
                 f"judged with megatron-bridge {bridge_version}.",
             ))  # fmt: skip
-    bridge_release = releases.parse(bridge_version) if bridge_version else None
-    if bridge_release is not None and bridge is not None:  # a Bridge release that only stands in is no pair to fault
-        lines = releases.BRIDGE_NEEDS_CORE[releases.line(bridge_release)]
+    if bridge_version is not None and bridge is not None:  # a Bridge release that only stands in is no pair to fault
+        own = releases.PAIRS[bridge_version]
+        lines = releases.BRIDGE_NEEDS_CORE[releases.line(releases.parse(bridge_version))]
         if releases.line(core_release) not in lines:
             wanted = ", ".join(f"{a}.{b}" for a, b in sorted(lines))
             problems.append((
@@ -245,11 +245,17 @@ def _judge(stack: Stack, frontend: str) -> Judged:
                 f"megatron-bridge {bridge_version} does not import with megatron-core {core_version}; "
                 f"it needs megatron-core {wanted}.",
             ))  # fmt: skip
+        elif releases.line(core_release) != releases.line(releases.parse(own)):
+            problems.append((
+                "pair-not-released-together", "warning",
+                f"megatron-bridge {bridge_version} was released with megatron-core {own}; it imports with "
+                f"{core_version}, for which it was not made.",
+            ))  # fmt: skip
     te = stack.transformer_engine
     return Judged(
         core=core_release,
         core_version=core_version,
-        bridge=bridge_release,
+        bridge=releases.parse(bridge_version) if bridge_version else None,
         bridge_version=bridge_version,
         te=_ordered(te) if te not in (None, ABSENT) else None,
         te_absent=te == ABSENT,

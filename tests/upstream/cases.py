@@ -507,15 +507,15 @@ AIMED_BRIDGE: tuple[Settings, ...] = (
 )  # fmt: skip
 
 
-def aimed_bridge(draw: Draw, core: releases.Release) -> tuple[Settings, Settings]:
+def aimed_bridge(draw: Draw, core: releases.Release, bridge: releases.Release) -> tuple[Settings, Settings]:
     """One rule of Bridge, or of the megatron-core below with Bridge's own demands met."""
     sections: Settings = {"rng": {"te_rng_tracker": True}, "rerun_state_machine": {"check_for_nan_in_loss": False}}
     if draw.chance(0.5):
         return aimed(draw, core), sections
     settings = size(draw) | draw.choice(AIMED_BRIDGE)
     names, enums = settings.pop("modules"), settings.pop("enums", False)
-    field, enum = (
-        ("cuda_graph_modules", "CudaGraphModule") if core >= (0, 18) else ("cuda_graph_scope", "CudaGraphScope")
+    field, enum = (  # Bridge 0.4 knows the old field alone, whatever stands below
+        ("cuda_graph_modules", "CudaGraphModule") if bridge >= (0, 5) else ("cuda_graph_scope", "CudaGraphScope")
     )
     settings[field] = [f"{enum}.{name}" for name in names] if enums else names
     sections["comm_overlap"] = {"overlap_moe_expert_parallel_comm": True, "delay_wgrad_compute": True}
@@ -566,7 +566,7 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
     if kind == "sane":
         model, sections = sane_bridge(draw, core, bridge)
     elif kind == "aimed":
-        model, sections = aimed_bridge(draw, core)
+        model, sections = aimed_bridge(draw, core, bridge)
     else:
         model = core_settings(draw, below, core)
         if bridge >= (0, 6) and model.get("cuda_graph_impl") == "local" and draw.chance(0.6):

@@ -55,6 +55,8 @@ RELEASES = {
     "bridge": ("0.3.1", "0.4.2", "0.5.1", "0.6.2"),
     "megatron-lm": ("0.17.1", "0.18.2", "0.19.2"),
 }
+# Bridge on a newer megatron-core than it was released with, which its wheel lets in (record with --core).
+APART = (("0.4.2", "0.18.2"), ("0.4.2", "0.19.2"), ("0.5.1", "0.19.2"))
 COUNTS = {"core": 2400, "bridge": 2200, "megatron-lm": 2200}
 ORACLES = {"core": "core.py", "bridge": "bridge.py", "megatron-lm": "megatron_lm.py"}
 NAMES = {"core": "megatron-core", "bridge": "megatron-bridge", "megatron-lm": "megatron-lm"}

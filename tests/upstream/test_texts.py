@@ -34,6 +34,7 @@ HOLE = "\0"
 NO_LITERAL = re.compile(
     r"^(\{[^{}]*\}|name 'warnings' is not defined|.*got an unexpected keyword argument.*|"
     r"unrecognized arguments: .*|argument --\w+: invalid \w+ value: .*|'NoneType' object is not iterable|"
+    r"argument of type 'NoneType' is not iterable|"
     r"'Namespace' object has no attribute .*|)$"
 )
 

@@ -561,6 +561,29 @@ def nan_check_with_full_iteration(s: Settings) -> Any:
     return full and s[NAN_LOSS]
 
 
+@rule(
+    "MCG224",
+    "bridge-0-4-reads-scope-that-has-moved",
+    at=("finalized", 115),
+    package=BRIDGE,
+    symbol=VALIDATE,
+    releases="0.4",
+    exception="TypeError",
+    text="argument of type 'NoneType' is not iterable",
+    fields=("cuda_graph_impl", "enable_cuda_graph", "cuda_graph_scope"),
+    says="Bridge 0.4 looks for full_iteration in cuda_graph_scope, which this megatron-core has set to None: every "
+    "local graph dies of it.",
+    fixes=lambda s: [state.switch_to_te(s), state.off(s)],
+    stops=True,
+    failure_mode="framework_bug_config_path",
+)
+def reads_scope_that_has_moved(s: Settings) -> Any:
+    """The wheel of Bridge 0.4 does not pin megatron-core. From megatron-core 0.18 on the modules stand in
+    cuda_graph_modules, and cuda_graph_scope is None after its checks, whatever was written. With the 0.17 that Bridge
+    0.4 was released with, local graphs are fine."""
+    return s.core >= (0, 18) and s.cuda_graph_impl == "local"
+
+
 @migration(
     at=("finalized", 150),
     package=BRIDGE,
@@ -568,8 +591,9 @@ def nan_check_with_full_iteration(s: Settings) -> Any:
     sets=("cuda_graph_modules", "cuda_graph_scope"),
 )
 def none_clears_modules_afterwards(s: Settings) -> None:
+    """0.4 clears the old field alone, so that on a megatron-core from 0.18 on the modules stay."""
     if s.cuda_graph_impl == "none":
-        s.set(s.modules_field, [])
+        s.set("cuda_graph_scope" if s.bridge is not None and s.bridge < (0, 5) else s.modules_field, [])
 
 
 def _rng_fix(s: Settings) -> list[list[Change]]:

@@ -51,6 +51,13 @@ STACK = {
         "MCG903", "no-bridge-for-core", "warning", "No covered Bridge release belongs to this megatron-core.",
         "A Bridge configuration can only be judged with a Bridge release.",
     ),
+    "pair-not-released-together": _outside(
+        "MCG907", "pair-not-released-together", "warning", "This Bridge release was made for another megatron-core.",
+        "Wheels of Bridge from 0.4 on do not pin megatron-core, so a newer one can come to stand below. Configurations "
+        "are judged as the two judge them together; what the training loop then does was made for the other release. "
+        "Bridge 0.4 on megatron-core 0.18 or newer refuses local graphs (MCG224) and leaves full iteration eager "
+        "(MCG512).",
+    ),
 }  # fmt: skip
 
 # Where a field went in releases that do not have it (older spelling for newer name).
