@@ -206,6 +206,16 @@ def questions(server: Any) -> None:
     ) -> str:
         return str(said.content)
 
+    @server.tool(description="A fixture.")
+    async def test_trigger_tool_change(ctx: Context) -> str:
+        await ctx.notify_tools_changed()
+        return "said so"
+
+    @server.tool(description="A fixture.")
+    async def test_trigger_prompt_change(ctx: Context) -> str:
+        await ctx.notify_prompts_changed()
+        return "said so"
+
     @server.prompt(description="A fixture.")
     def test_input_required_result_prompt(ctx: Context) -> Any:
         asked = ask(ctx, {"user_context": form("What context should the prompt use?", "context")})
