@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from . import hydra, perf_harness
@@ -20,6 +20,7 @@ from .shell import Hole, Pieces, Text, Token, run_script
 
 __all__ = [
     "Arguments",
+    "Given",
     "Invocation",
     "arguments",
     "choose",
@@ -72,10 +73,23 @@ class Invocation:
         return 10 * telling + 5 * overrides + (3 if known else 0) + min(4, sum(t.startswith("--") for t in texts))
 
 
+class Given(NamedTuple):
+    """One place where a flag stands: its token, the words behind it, and their tokens."""
+
+    flag: str
+    at: Token
+    words: list[Any]
+    words_at: list[Token]
+
+
 @dataclass
 class Arguments:
-    """Arguments by kind: flag -> tokens, overrides in order, what may be hidden."""
+    """Arguments by kind: flag -> tokens where it stands last, overrides in order, what may be hidden.
 
+    given: every place of every flag, in order.
+    """
+
+    given: list[Given] = field(default_factory=list)
     flags: dict[str, Any] = field(default_factory=dict)
     flag_at: dict[str, Token] = field(default_factory=dict)
     value_at: dict[str, list[Token]] = field(default_factory=dict)
@@ -83,6 +97,16 @@ class Arguments:
     hidden: list[tuple[str, Token]] = field(default_factory=list)
     maybe: list[tuple[str, Token, str]] = field(default_factory=list)
     loose: list[Token] = field(default_factory=list)
+
+    def begin(self, flag: str, token: Token, words: list[Any]) -> None:
+        """A flag, with the words that its own token holds."""
+        given = Given(flag, token, words, [])
+        self.given.append(given)
+        self.flags[flag], self.flag_at[flag], self.value_at[flag] = given.words, given.at, given.words_at
+
+    def repeated(self) -> list[Given]:
+        """The places of flags that stand once more further on."""
+        return [given for given in self.given if self.flag_at[given.flag] is not given.at]
 
 
 # Finding the command
@@ -279,14 +303,12 @@ def arguments(tokens: Sequence[Token]) -> Arguments:
             continue
         if _FLAG.match(text):
             flag, eq, value = text.partition("=")
-            args.flags[flag] = [value] if eq else []
-            args.flag_at[flag] = token
-            args.value_at[flag] = []
+            args.begin(flag, token, [value] if eq else [])
             current = None if eq else flag
             continue
         if text.startswith("-") and len(text) > 1 and not _NUMBER.match(text) and text[1:2].isalpha():
             flag = perf_harness.LONG.get(text, text)
-            args.flags[flag], args.flag_at[flag], args.value_at[flag] = [], token, []
+            args.begin(flag, token, [])
             current = flag
             continue
         if _OVERRIDE.match(text) and (override := hydra.parse_override(text)) is not None:
@@ -306,7 +328,7 @@ def _unknown_token(args: Arguments, token: Token, current: str | None) -> str | 
     head, hole = token.head, token.hole
     if _FLAG.match(head) and "=" in head:
         flag = head.partition("=")[0]
-        args.flags[flag], args.flag_at[flag], args.value_at[flag] = [token.value], token, []
+        args.begin(flag, token, [token.value])
         return None
     if _OVERRIDE.match(head) and "=" in head:
         key = head.partition("=")[0]

@@ -68,6 +68,7 @@ class Parsed:
     values: dict[str, Any] = field(default_factory=dict)
     at: dict[str, Token] = field(default_factory=dict)
     view: View | None = None
+    repeated: tuple[tuple[str, Any], ...] = ()
     notes: list[Note] = field(default_factory=list)
 
 
@@ -118,6 +119,7 @@ def reading_of(source: Source, parsed: Parsed, again: Callable[[str], Parsed]) -
         locations=Locations(lambda: _places(source, parsed), source.path),
         env=parsed.env,
         notes=tuple(parsed.notes),
+        repeated=parsed.repeated,
         edit=edit,
     )
 
@@ -139,6 +141,9 @@ def _flags(source: Source, parsed: Parsed, frontend: str) -> None:
     parsed.frontend, parsed.base = "megatron-lm", "defaults"
     parsed.values = dict(args.flags)
     parsed.at = dict(args.flag_at)
+    if args.repeated():
+        unsure = {flag for flag, _, _ in args.maybe}
+        parsed.repeated = tuple((given.flag, given.words) for given in args.given if given.flag not in unsure)
     for flag, token, name in args.maybe:
         parsed.values[flag] = Unknown(flag, reason=f"${name} may or may not hold it")
         parsed.at[flag] = token

@@ -42,20 +42,44 @@ def edit_command(text: str, fixes: Sequence[Fix], again: Callable[[str], Parsed]
     parsed = again(text)
     for fix in fixes:
         op = _op(fix, parsed)
-        if op is None or _is_done(parsed, op):
+        if op is None:
             continue
-        wanted = _wanted(parsed, op)
-        for candidate in _candidates(text, parsed, op):
-            try:
-                result = again(candidate)
-            except InputError:
-                continue
-            if _said(result) == wanted:
-                text, parsed = candidate, result
-                break
-        else:
+        if op.kind == "flag":
+            text, parsed = _once(text, parsed, op.name, again)
+        if _is_done(parsed, op):
+            continue
+        made = _first(_candidates(text, parsed, op), _wanted(parsed, op), again)
+        if made is None:
             return None
+        text, parsed = made
     return text
+
+
+def _first(
+    candidates: Iterator[str], wanted: tuple[Any, ...], again: Callable[[str], Parsed]
+) -> tuple[str, Parsed] | None:
+    """The first candidate that says what is wanted, read."""
+    for candidate in candidates:
+        try:
+            result = again(candidate)
+        except InputError:
+            continue
+        if _said(result) == wanted:
+            return candidate, result
+    return None
+
+
+def _once(text: str, parsed: Parsed, flag: str, again: Callable[[str], Parsed]) -> tuple[str, Parsed]:
+    """The text without the earlier places of a flag that is to change, as far as they can be taken out: a parser
+    reads them too."""
+    while earlier := [given for given in parsed.args.repeated() if given.flag == flag]:
+        wanted = _said(parsed)
+        wanted[-1].remove((flag, repr(earlier[0].words)))
+        made = _first(_without(text, earlier[0].at, earlier[0].words_at), wanted, again)
+        if made is None:
+            break
+        text, parsed = made
+    return text, parsed
 
 
 # What a fix means for the arguments
@@ -124,7 +148,9 @@ def _said(parsed: Parsed) -> tuple[Any, ...]:
     env = {name: repr(value) for name, value in (parsed.env or {}).items()}
     loose = [repr(token.value) for token in parsed.args.loose]
     hidden = sorted(name for name, _ in parsed.args.hidden)
-    return flags, overrides, env, loose, hidden, sorted((flag, name) for flag, _, name in parsed.args.maybe)
+    maybe = sorted((flag, name) for flag, _, name in parsed.args.maybe)
+    repeated = [(given.flag, repr(given.words)) for given in parsed.args.repeated()]
+    return flags, overrides, env, loose, hidden, maybe, repeated
 
 
 def _wanted(parsed: Parsed, op: _Op) -> tuple[Any, ...]:
@@ -162,9 +188,20 @@ def _candidates(text: str, parsed: Parsed, op: _Op) -> Iterator[str]:
             yield from _added_override(text, parsed, op)
 
 
+def _without(text: str, token: Token, values: Sequence[Token]) -> Iterator[str]:
+    """The text without a flag and the words behind it."""
+    for pick in (_origin, _use):
+        spans = [span for one in (token, *values) if (span := pick(one)) is not None]
+        if len(spans) > len(values):
+            yield from _removed(text, spans[0][0], max(spans[0][1], *(_widened(text, s)[1] for s in spans)))
+
+
 def _flag_candidates(text: str, parsed: Parsed, op: _Op) -> Iterator[str]:
     token = parsed.args.flag_at[op.name]
     values = parsed.args.value_at.get(op.name, [])
+    if op.new is None:
+        yield from _without(text, token, values)
+        return
     for pick in (_origin, _use):
         own = pick(token)
         if own is None:
@@ -173,9 +210,6 @@ def _flag_candidates(text: str, parsed: Parsed, op: _Op) -> Iterator[str]:
         if len(spans) < len(values):
             continue
         end = max([own[1], *(_widened(text, span)[1] for span in spans)])
-        if op.new is None:
-            yield from _removed(text, own[0], end)
-            continue
         new = " ".join(map(_quoted, op.new))
         if (token.text is not None and "=" in token.text) or token.head:
             at = own[0] + len(op.name) + 1
@@ -191,7 +225,7 @@ def _flag_candidates(text: str, parsed: Parsed, op: _Op) -> Iterator[str]:
             wide = [_widened(text, span) for span in spans]
             yield text[: wide[0][0]] + new + text[wide[-1][1] :]
             yield text[: spans[0][0]] + " ".join(op.new) + text[spans[-1][1] :]
-    if op.new is not None and (spans := [s for v in values if (s := _use(v)) is not None]):
+    if spans := [s for v in values if (s := _use(v)) is not None]:
         yield text[: spans[0][0]] + " ".join(map(_quoted, op.new)) + text[spans[-1][1] :]
 
 

@@ -42,6 +42,8 @@ class Reading:
         values: core: flat field -> value. bridge: nested section -> field -> value. megatron-lm: flag as written
             (`--cuda-graph-impl`) -> list of its raw tokens (`[]` for a bare flag). Values not statically known
             are `Unknown`; enum members are `Member`; mappings inside are dicts with text for keys.
+        repeated: megatron-lm: where a flag is given more than once, every flag and its tokens as they stand; `values`
+            has each flag's last. A parser reads them all.
         base: "defaults" when fields not given have the class's (or parser's) defaults; "unknown" when the text
             only changes a configuration that stands elsewhere (overrides, assignments on a recipe's result).
         locations: dotted field (or flag) -> where it stands.
@@ -60,4 +62,5 @@ class Reading:
     locations: Mapping[str, Location] = field(default_factory=dict)
     env: Mapping[str, Any] | None = None
     notes: tuple[Note, ...] = ()
+    repeated: tuple[tuple[str, Any], ...] = ()
     edit: Callable[[Sequence[Fix]], Any] = field(default=lambda fixes: None)

@@ -16,7 +16,7 @@ __all__ = ["Built", "Found", "kind_of"]
 MAX_LEVELS = 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Found:
     """A value, the expression that gives it (None when it is not one expression), and the statement or keyword."""
 

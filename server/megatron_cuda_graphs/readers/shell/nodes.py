@@ -10,7 +10,7 @@ from .text import Text
 __all__ = ["AndOr", "Assign", "Case", "Function", "Group", "If", "Loop", "Node", "Part", "Simple", "Word"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Part:
     """A piece of a word: literal text, or an expansion whose inside is `text`."""
 
@@ -19,7 +19,7 @@ class Part:
     quoted: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Word:
     """One word as written, with its offsets in the parsed text."""
 
@@ -35,7 +35,7 @@ class Word:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Assign:
     """`NAME=word`, `NAME+=word`, `NAME=( words )`, `NAME[index]=word`."""
 
@@ -45,7 +45,7 @@ class Assign:
     index: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Simple:
     """A simple command with the assignments before it and the here-documents it is given."""
 
@@ -55,7 +55,7 @@ class Simple:
     start: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class If:
     """Conditions with what each leads to, and what stands under `else`."""
 
@@ -63,7 +63,7 @@ class If:
     otherwise: list[Node]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Loop:
     """`for`, `while`, `until`, `select`; `name` and `words` for the first and last."""
 
@@ -73,7 +73,7 @@ class Loop:
     body: list[Node]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Case:
     """Each arm is its patterns and its commands."""
 
@@ -81,13 +81,13 @@ class Case:
     arms: list[tuple[list[Word], list[Node]]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Function:
     name: str
     body: list[Node]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
     """`{ ...; }` or, as a subshell, `( ... )`."""
 
@@ -95,7 +95,7 @@ class Group:
     subshell: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AndOr:
     """Commands joined by `&&`, `||`, `|`; `ops[i]` stands before `items[i + 1]`."""
 

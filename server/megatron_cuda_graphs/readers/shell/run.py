@@ -26,7 +26,7 @@ MAX_CALLS = 12  # functions within functions, scripts within scripts
 _QUIET = frozenset({"echo", "printf", "cd", "mkdir", "sleep", "wait", "ulimit"})  # start no program that matters here
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Command:
     """A command that the script would run, with the environment it has been given by then."""
 
@@ -36,7 +36,7 @@ class Command:
     start: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Script:
     """What was found: commands in order, variables exported, what could not be read (message, offset)."""
 

@@ -39,7 +39,7 @@ class Item(tuple[Piece, ...]):
     use: tuple[int, int] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Token:
     """One word of a command after expansion.
 
