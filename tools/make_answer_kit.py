@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "server"))
 
 from megatron_cuda_graphs.errors import InputError, UserError
 from megatron_cuda_graphs.evals.cases import load_answers, load_cases
-from megatron_cuda_graphs.evals.model import Case
+from megatron_cuda_graphs.evals.model import Case, Line
 
 ARMS = ("with", "without")
 INTRO = """\
@@ -117,10 +117,36 @@ def _thin(pile: list[Case], size: int) -> list[Case]:
     return [pile[int(i * step)] for i in range(size)]
 
 
+def leaks(hand: list[Case]) -> list[str]:
+    """Cases of a hand whose message stands in the question or files of another one."""
+    texts = {
+        case.id: "\n".join(
+            [case.question, *((ROOT / "evals" / f).read_text(encoding="utf-8") for f in case.artefacts)]
+        ).lower()
+        for case in hand
+    }
+    found = []
+    for case in hand:
+        asked = {m for c in case.checks.require if isinstance(c, Line) for m in c.messages if len(m.split()) > 4}
+        found += [
+            f"{case.id} in {other}"
+            for message in sorted(asked)
+            for other, text in texts.items()
+            if other != case.id and message.lower().rstrip(".") in text
+        ]
+    return found
+
+
 def write_kits(args: argparse.Namespace) -> int:
     """Write the kits of both arms."""
     cases = list(load_cases(str(ROOT / "evals" / "evals.json")).values())
-    for number, hand in enumerate(deal(cases, args.each, args.answerers, args.seed), 1):
+    hands = deal(cases, args.each, args.answerers, args.seed)
+    if given_away := [leak for hand in hands for leak in leaks(hand)]:
+        raise InputError(
+            f"seed {args.seed} deals questions together that answer each other: {', '.join(given_away)}.",
+            hint="Take another --seed.",
+        )
+    for number, hand in enumerate(hands, 1):
         for arm in ARMS:
             folder = args.out / f"{arm}-{number}"
             (folder / "files").mkdir(parents=True, exist_ok=True)

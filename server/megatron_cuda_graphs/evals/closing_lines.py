@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from .closing import stripped, verdict_of
 from .model import Line
@@ -92,22 +94,45 @@ def quotes(message: str, text: str) -> bool:
         return _run(wanted, words) == len(wanted)
     if _share(wanted, words) >= _SHARE:
         return True
-    run = _run(wanted, words)
-    return run >= _CORE and (run >= len(wanted) / 2 or run >= 8)
+    end, size = _longest(wanted, words)
+    if size < _CORE or (size < len(wanted) / 2 and size < 8):
+        return False
+    run = wanted[end - size : end]
+    shared = _shared()
+    return any(tuple(run[n : n + _CORE]) not in shared for n in range(size - _CORE + 1))
 
 
 def _run(wanted: list[str], words: list[str]) -> int:
-    """The longest run of words that both have."""
-    best = 0
+    return _longest(wanted, words)[1]
+
+
+def _longest(wanted: list[str], words: list[str]) -> tuple[int, int]:
+    """The longest run of words that both have: where it ends in the first, and its length."""
+    best = (0, 0)
     before = [0] * (len(words) + 1)
-    for word in wanted:
+    for at, word in enumerate(wanted, 1):
         row = [0] * (len(words) + 1)
         for n, other in enumerate(words[:4000], 1):
             if word == other:
                 row[n] = before[n - 1] + 1
-                best = max(best, row[n])
+                if row[n] > best[1]:
+                    best = (at, row[n])
         before = row
     return best
+
+
+@lru_cache(maxsize=1)
+def _shared() -> frozenset[tuple[str, ...]]:
+    """Runs of words that more than one upstream message has: no core to know one by."""
+    from ..rules import catalogue
+    from .graders import _words
+
+    texts = {re.sub(r"\{[^{}]*\}", " ", text.template) for rule in catalogue() for text in rule.texts}
+    met: Counter[tuple[str, ...]] = Counter()
+    for text in texts:
+        words = _words(text)
+        met.update({tuple(words[n : n + _CORE]) for n in range(len(words) - _CORE + 1)})
+    return frozenset(run for run, count in met.items() if count > 1)
 
 
 def commits(check: Line, value: str) -> bool:

@@ -161,6 +161,9 @@ def _without_quotes(text: str, case: Case) -> str:
     return text
 
 
+_HEAP = 16  # words without grammar; next to a closing part they are its material, alone they are all there is
+
+
 def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
     if given.line_names and {said.name for said in given.lines} >= set(given.line_names):
@@ -169,6 +172,8 @@ def _is_written(given: Given) -> bool:
     units = sentences(text)
     lengths = sorted(len(u.text.split()) for u in units)
     if len(lengths) >= 12 and lengths[len(lengths) * 4 // 5] <= 1:
+        return False
+    if given.line_names and not given.lines and any(not u.is_prose and len(u.text.split()) > _HEAP for u in units):
         return False
     size = sum(len(u.text) for u in units)
     return size < 80 or sum(len(u.text) for u in units if u.is_prose) >= 0.5 * size

@@ -73,9 +73,11 @@ class Config(_Check):
 
 
 class Line(_Check):
-    """The closing line `NAME: value` that the question asks for; see `closing` for its grammar.
+    """The closing line `NAME: value` that the question asks for.
 
-    What is given below has to hold of the value. Where the answer has no such line, its sentences are read instead.
+    The line may be an item, a table row, fenced or emphasised; the separator is a colon, an equals sign, an arrow, a
+    bar or a dash. A value is `accepted`, `refused - MESSAGE`, an implementation and modules in brackets, a number or a
+    word. What is given below has to hold of it. Where the answer has no such line, its sentences are read instead.
     """
 
     kind: Literal["line"]
