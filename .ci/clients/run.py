@@ -62,9 +62,9 @@ def inspector(b: Bench) -> None:
     typo = json.dumps({"config": "cuda_graph_impl: te", "stack": "core=0.19.2"})
     for era in ("legacy", "modern"):
         b.run(*cli, "--protocol-era", era, *call, typo, says="MCG021 unknown-impl")
-        listed = (*cli, "--protocol-era", era, "--method")
-        b.run(*listed, "resources/templates/list", says=r"rule://\{rule_id\}", quiet=True)
-        b.run(*listed, "prompts/list", says="bring_up", quiet=True)
+        ask = (*cli, "--protocol-era", era, "--method")
+        b.run(*ask, "resources/templates/list", says=r"rule://\{rule_id\}", quiet=True)
+        b.run(*ask, "prompts/list", says="bring_up", quiet=True)
     b.run(*cli, *call, '{"konfig": "x"}', code=5, says="did you mean 'config'")
     b.run(*cli, "--method", "skills/list", "--verify", "--protocol-era", "modern", says="no conformance errors")
 

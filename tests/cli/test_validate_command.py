@@ -189,6 +189,15 @@ def test_a_good_file_does_not_hide_an_unreadable_one(tmp_path: Path, capsys: pyt
     assert "b.yaml" in err
 
 
+def test_file_that_is_named_after_its_folder_is_still_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "a.yaml", BAD)
+    other = write(tmp_path / "b.yaml", "nothing: of interest\n")
+    assert main(["validate", str(tmp_path), *CORE]) == 1
+    assert other not in capsys.readouterr().err
+    assert main(["validate", str(tmp_path), other, "--ignore", "MCG021", *CORE]) == 2
+    assert other in capsys.readouterr().err
+
+
 def test_file_over_the_limit_is_refused_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "big.yaml"
     with file.open("wb") as f:

@@ -53,22 +53,24 @@ def sources(names: Sequence[str], *, relevant: bool = False) -> Iterator[Source]
         InputError: a name that leads to nothing.
     """
     seen: set[str] = set()
+    explicit = set() if relevant else {os.path.realpath(name) for name in names if os.path.isfile(name)}
     for name in names:
         if name == "-":
             yield _stdin()
             continue
-        paths: Iterator[tuple[str, bool]]
+        paths: Iterator[str]
         if os.path.isdir(name):
-            paths = ((p, False) for p in _walk(name))
+            paths = _walk(name)
         elif not os.path.exists(name) and any(c in name for c in "*?["):
-            paths = ((p, False) for p in _glob(name))
+            paths = _glob(name)
         else:
-            paths = iter([(name, not relevant)])
-        for path, named in paths:
+            paths = iter([name])
+        for path in paths:
             real = os.path.realpath(path)
             if real in seen:
                 continue
             seen.add(real)
+            named = real in explicit or (not relevant and path == name)
             try:
                 text = read_file(path)
             except InputError as exc:
