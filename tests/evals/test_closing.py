@@ -149,7 +149,8 @@ SHAPES = [
         True,
         "It's the DDP NaN check of gradients in `start_grad_sync`.\n"
         "\n"
-        "rank: 1, line: 99, mode: nan_check_incompatible, change: `DistributedDataParallelConfig.check_for_nan_in_grad = False`",
+        "rank: 1, line: 99, mode: nan_check_incompatible, "
+        "change: `DistributedDataParallelConfig.check_for_nan_in_grad = False`",
     ),
     (
         "log-full-iteration-check",
