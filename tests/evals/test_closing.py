@@ -127,9 +127,9 @@ def test_hundreds_of_settings_in_a_sentence_are_graded_in_time() -> None:
     case = CASES["repair-bridge-local-modules"]
     names = ("cuda_graph_impl: local", "te_rng_tracker: true", "cuda_graph_modules: [attn]")
     sentence = "Set " + ", ".join(names[n % 3] for n in range(900)) + "."
-    began = time.monotonic()
+    began = time.process_time()  # of this process: others may be busy
     assert not grade(case, sentence, root=str(EVALS)).right
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 15  # minutes, when it grows with the square
 
 
 SHAPES = [
