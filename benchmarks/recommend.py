@@ -137,6 +137,20 @@ def leave_one_model_out(recipes: list[dict[str, Any]]) -> dict[str, tuple[Score,
     return found
 
 
+def vote_of_similar_recipes(recipes: list[dict[str, Any]]) -> int:
+    """On how many recipes the most similar recipes of other models agree about on or off, with no principle at all."""
+    from megatron_cuda_graphs.recommend.facts import from_mapping
+    from megatron_cuda_graphs.recommend.similar import precedents
+    from megatron_cuda_graphs.recommend.workload import Workload
+
+    want, agree = accepted(recipes), 0
+    for row in recipes:
+        alike = precedents(Workload(from_mapping(row["facts"])), (row["family"],))
+        off = sum(p.recipes for p in alike.choices if p.choice[0] == "none")
+        agree += (2 * off >= alike.total) in {impl == "none" for impl, _ in want[workload_key(row)]}
+    return agree
+
+
 def total(scores: list[Score]) -> Score:
     whole = Score()
     for s in scores:
@@ -175,6 +189,8 @@ def main() -> None:
     print(f"leave one model out: {total([s for s, _ in left_out.values()])}")
     for family, (part, out) in left_out.items():
         print(f"  {family}: {part}{'; without ' + ', '.join(out) if out else ''}")
+    agree = vote_of_similar_recipes(recipes)
+    print(f"  instead, the most similar recipes' vote: on or off {agree}/{len(recipes)} ({agree / len(recipes):.0%})")
     took = speed(recipes)
     at = statistics.quantiles(took, n=20)
     print(f"speed: median {statistics.median(took):.2f} ms, 95% {at[18]:.2f} ms ({len(took)} answers)")

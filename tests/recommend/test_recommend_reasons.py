@@ -61,3 +61,13 @@ def test_an_estimate_beyond_the_gpu_is_said_where_the_headroom_is_not():
     assert re.search(r"\d+ GB should be kept free for it, and the GPU has 180 GB", wide.why[-1])
     known = recommend_scope({**DENSE_PP4, "memory_headroom_gb": 20}, stack=BRIDGE)
     assert not any("should be kept free for it" in why for o in options(known) for why in o.why)
+
+
+def test_gains_of_host_bound_models_are_not_cited_for_a_model_that_keeps_its_gpu_busy():
+    asked = recommend_scope({**DENSE_PP4, "micro_batch_size": 1}, stack=BRIDGE, impl="transformer_engine")
+    assert asked.worth_it.worth is False
+    assert not any(e.evidence == "ours-dense-attn-mlp" for o in options(asked) for e in o.expected)
+    tiny = {"num_layers": 8, "hidden_size": 512, "ffn_hidden_size": 2048, "seq_length": 512, "micro_batch_size": 1,
+            "gpu": "H200"}  # fmt: skip
+    found = recommend_scope(tiny, stack=BRIDGE, impl="transformer_engine")
+    assert any(e.evidence == "ours-dense-attn-mlp" for e in found.choice.expected)

@@ -61,8 +61,10 @@ def _kind(w: Workload) -> str:
     return "hybrid" if w.hybrid else w.kind[0]
 
 
-def _applies(entry: Measured, w: Workload, plan: Plan) -> bool:
+def _applies(entry: Measured, w: Workload, plan: Plan, worth: WorthIt) -> bool:
     traits = entry.traits
+    if traits.get("launch_bound") and worth.worth is False:
+        return False  # what a host-bound model won says nothing about one that keeps its GPU busy
     if "kind" in traits and traits["kind"] != _kind(w):
         return False
     if traits.get("packed") is not None and traits["packed"] != w.packed:
@@ -109,12 +111,12 @@ _SPREAD = Effect(
 )
 
 
-def expected(w: Workload, plan: Plan, alike: Precedents, *, brief: bool = False) -> tuple[Effect, ...]:
+def expected(w: Workload, plan: Plan, worth: WorthIt, alike: Precedents, *, brief: bool = False) -> tuple[Effect, ...]:
     """Measured results for workloads of this kind, for better and for worse, and what tuned recipes chose.
 
     `brief` gives the two most telling ones, for alternatives: the choice has them all.
     """
-    entries = [m for m in MEASURED if _applies(m, w, plan)]
+    entries = [m for m in MEASURED if _applies(m, w, plan, worth)]
     telling = "gain" if plan.on else "none"
     entries.sort(key=lambda m: (m.whose != "theirs", m.status != telling))
     found = [_measured(m.id) for m in entries[: 2 if brief else MAX_EFFECTS]]

@@ -220,7 +220,7 @@ class _Run:
             env=env,
             python=_python(dotted),
             why=self._why(plan, spoken, memory, chosen),
-            expected=advice.expected(self.w, spoken, self.alike, brief=plan != chosen),
+            expected=advice.expected(self.w, spoken, self.worth, self.alike, brief=plan != chosen),
             memory=memory,
             prerequisites=advice.prerequisites(
                 self.w, spoken._replace(recompute=plan.recompute), self.judged, [*self.bridge.mended, *self.lm.mended]
