@@ -158,7 +158,7 @@ def coerce(name: str, value: Any) -> Any:
         return None
     try:
         return _READ[kind](value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name}={value!r} is no {_SAYS[kind]}.", hint=f"Give {name} as {_SAYS[kind]}.") from None
 
 
