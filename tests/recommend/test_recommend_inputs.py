@@ -182,7 +182,8 @@ def test_the_gpu_of_the_stack_counts():
         {"micro_batch_size": 1.5}, {"tp": 0}, {"num_layers": True}, {"packed_sequence": "perhaps"},
         {"memory_headroom_gb": "lots"}, {"recompute_modules": {"a": 1}, "recompute_granularity": 3},
         {"eager_step_ms": -1, "gpu_busy_ms": 5}, {"trace": {"traceEvents": []}}, {"trace": "/nowhere/trace.json"},
-        {"trace": 5}, {"num_layers": float("inf")}, {"seq_length": float("nan")}, {"moe_layer_freq": "[1]*__import__('os').getpid()"},
+        {"trace": 5}, {"num_layers": float("inf")}, {"seq_length": float("nan")},
+        {"moe_layer_freq": "[1]*__import__('os').getpid()"},
     ],
     ids=str,
 )  # fmt: skip
