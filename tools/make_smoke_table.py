@@ -12,15 +12,17 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
 
+import smoke_ranks
 from megatron_cuda_graphs.smoke import assess, presets
 from megatron_cuda_graphs.smoke.model import Failure, Measures, SmokeReport
 
 RUNS, FAULTS = ROOT / "evidence/smoke/runs", ROOT / "evidence/smoke/faults.jsonl"
-CROWD, KILL = ROOT / "evidence/smoke/crowd.jsonl", ROOT / "evidence/smoke/kill.jsonl"
+CROWD, KILL, COLD, GAP = (ROOT / f"evidence/smoke/{name}.jsonl" for name in ("crowd", "kill", "cold", "gap"))
 TARGET = ROOT / "docs/smoke.md"
 TIERS = ("torch", "megatron-local", "megatron-te", "megatron-full-iteration")
 LAUNCH_BOUND = 1.2  # eager step over GPU-busy time from which a workload is called launch-bound
@@ -30,6 +32,16 @@ def runs() -> list[SmokeReport]:
     """All recorded runs, oldest first."""
     found = [SmokeReport.model_validate_json(p.read_text("utf-8")) for p in RUNS.glob("*.json")]
     return sorted(found, key=lambda r: r.id)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def plain(report: SmokeReport) -> bool:
+    """A preset as it is on one GPU: what the main table is about."""
+    ask = report.request
+    return ask.world == 1 and not ask.overrides and not ask.deterministic and not ask.sweep
 
 
 def span(values: Iterable[float | None], digits: int = 1) -> str:
@@ -176,7 +188,10 @@ def failed(reports: list[SmokeReport]) -> list[str]:
         root = r.failure.root
         said = f"`{root.type.rsplit('.', 1)[-1]}: {first_line(root.message)}`" if root else r.verdict
         where = root.where.split(" in ")[0].split("site-packages/")[-1] if root else ""
-        key = (r.workload.name, r.tier, modules(r.tier, r.modules))
+        if smoke_ranks.segments(r):
+            continue
+        name = f"{r.workload.name} {smoke_ranks.split(r)}".strip()
+        key = (name, r.tier, modules(r.tier, r.modules))
         seen[key] = (*key, r.failure.phase, f"{said} at {where}", diagnosed(r.failure), r.date[:10])
     return table(("preset", "tier", "modules", "phase", "observed", "diagnosed now", "date"), seen.values())
 
@@ -184,7 +199,7 @@ def failed(reports: list[SmokeReport]) -> list[str]:
 def diagnosed(failure: Failure) -> str:
     """What this version's diagnose_error makes of the recorded failure."""
     found = assess.diagnose(failure, {}, {})
-    return found["matches"][0]["failure_mode"] if found and found["matches"] else "unknown"
+    return found["matches"][0]["failure_mode"] if found and found["verdict"] != "unknown" else "unknown"
 
 
 def faults() -> tuple[list[str], list[str]]:
@@ -192,6 +207,8 @@ def faults() -> tuple[list[str], list[str]]:
     for line in FAULTS.read_text("utf-8").splitlines():
         entry = json.loads(line)
         r = SmokeReport.model_validate(entry["report"])
+        if r.request.world > 1:
+            continue  # told with the other runs of several ranks
         assert r.failure is not None
         name = r.request.inject or entry["case"].rsplit("/", 1)[-1]
         if r.failure.kind == "wrong_result":
@@ -214,29 +231,83 @@ def faults() -> tuple[list[str], list[str]]:
 
 
 def processes() -> list[str]:
-    crowd = [json.loads(x) for x in CROWD.read_text("utf-8").splitlines()]
+    crowd = lines_of(CROWD)
     waited = [c["queued_s"] for c in crowd]
     answered = sum(c["status"] == "captured" for c in crowd)
     text = [
-        f"Of 20 requests at once (tiny, torch), {answered} had answered, all captured, when the driver was ended after "
-        f"100 s to spare the GPU; the waits were {min(waited):.0f} to {max(waited):.0f} s. That all 20 answer is shown "
-        "with the stand-in worker in the tests.",
+        f"Of {len(crowd)} requests at once (tiny, torch, one GPU), {answered} captured and answered; they waited "
+        f"{min(waited):.0f} to {max(waited):.0f} s for their turn.",
         "",
     ]
+    rows = [
+        (k["over"], k["killed"], k["signal"], k["phase"], k["tier"], str(k["mib_during"]), str(k["mib_after"]),
+         ", ".join(map(str, k["left"])) or "none", str(k["seconds_to_clean"]))
+        for k in lines_of(KILL)
+    ]  # fmt: skip
+    head = (
+        "over", "killed", "with", "in phase", "tier", "GPU MiB before the kill", "after", "processes left", "s to clean"
+    )  # fmt: skip
+    return [
+        *text,
+        "Killed in the middle (`python benchmarks/smoke_kill.py`); x2 is two ranks under torchrun on two GPUs:",
+        "",
+        *table(head, rows),
+    ]
+
+
+def cold() -> list[str]:
+    rows = [(c["tier"], f"{c['bare_s']:.1f}", f"{c['tool_s']:.1f}", f"{c['ratio']:.2f}") for c in lines_of(COLD)]
+    return [
+        "The whole call on the tiny preset in a fresh process, against a script that imports the same packages and "
+        "does the same steps (`python benchmarks/smoke_cold.py`, 2026-11-29); two such pairs ran side by side on two "
+        "GPUs of one machine.",
+        "",
+        *table(("tier", "bare script s", "tool s", "ratio"), rows),
+    ]
+
+
+def gaps() -> list[str]:
+    rows = [
+        (f"{g['kernel_us']:.2f}", f"{g['replay_ms']:.3f}", f"{g['busy_ms']:.3f}", f"{g['gap_us']:.2f}")
+        for g in lines_of(GAP)
+    ]
+    return [
+        "What the GPU itself needs between two kernels of a graph that wait for one another: 1000 such kernels, "
+        "nothing else (`python benchmarks/graph_gap.py`, 2026-11-29). Below a microsecond the profiler lengthens a "
+        "kernel by more than the gap. With kernels of 3.5 us, the tiny preset's, a gap of 0.34 to 0.44 us alone is 10 "
+        "to 13 % of the busy time, so no replay of that preset can come within 5 %.",
+        "",
+        *table(("kernel us", "replay ms", "busy ms", "gap us"), rows),
+    ]
+
+
+def sweeps(reports: list[SmokeReport]) -> list[str]:
     rows = []
-    for line in KILL.read_text("utf-8").splitlines():
-        k = json.loads(line)
-        rows.append(
-            (k["killed"], k["signal"], k["phase"], k["tier"], str(k["mib_during"]), str(k["mib_after"]),
-             ", ".join(map(str, k["left"])) or "none", str(k["seconds_to_clean"]))
-        )  # fmt: skip
-    head = ("killed", "with", "in phase", "tier", "GPU MiB before the kill", "after", "processes left", "s to clean")
-    return [*text, *table(head, rows)]
+    for r in reports:
+        for i, s in enumerate(r.sweep):
+            gain = f"{s.gain.value:.2f}{'' if s.gain.resolved else ' (not resolved)'}" if s.gain else ""
+            rows.append(
+                (r.workload.name if r.workload and not i else "", s.tier if not i else "", modules(s.tier, s.modules),
+                 f"{s.eager_ms:.1f}" if s.eager_ms else s.status, f"{s.replay_ms:.2f}" if s.replay_ms else "", gain,
+                 f"{s.pools_gib:.2f}" if s.pools_gib is not None else "", s.parity or "")
+            )  # fmt: skip
+    return table(("preset", "tier", "modules", "eager ms", "replay ms", "gain", "pools GiB", "parity"), rows)
+
+
+def strict(reports: list[SmokeReport]) -> list[str]:
+    rows = [
+        (r.workload.name if r.workload else "", str(r.tier), modules(str(r.tier), r.modules),
+         ", ".join(f"{k}={v}" for k, v in r.request.overrides.items()), str(r.parity.steps), r.parity.verdict)
+        for r in reports
+        if r.request.deterministic and r.parity
+    ]  # fmt: skip
+    return table(("preset", "tier", "modules", "changed", "steps compared", "parity"), rows)
 
 
 def render() -> str:
     """The page."""
-    reports = runs()
+    every = runs()
+    reports = [r for r in every if plain(r)]
     newest = max(
         (r.stack["megatron-core"] for r in reports if "megatron-core" in r.stack),
         key=lambda v: [*map(int, v.split("."))],
@@ -259,9 +330,21 @@ def render() -> str:
         *against_busy(reports),
         explained(reports),
         "",
+        *gaps(),
+        "## Sweeps",
+        "",
+        "Every sensible module set of a workload (`--sweep`), best first; 20 steps each.",
+        "",
+        *sweeps([r for r in every if r.sweep]),
+        "## Deterministic algorithms",
+        "",
+        "The large presets whose parity above is within noise, fewer layers, with `--deterministic`.",
+        "",
+        *strict(every),
+        *smoke_ranks.section([r for r in every if r.request.world > 1], FAULTS, table),
         "## Could not be captured",
         "",
-        *failed(reports),
+        *failed([r for r in every if not r.request.deterministic]),
         "## Silent wrong results, provoked and caught",
         "",
         "Each fault raises nothing where it happens; the comparison with eager found it at the given step after "
@@ -274,6 +357,9 @@ def render() -> str:
         "## Processes",
         "",
         *processes(),
+        "## The call as a whole",
+        "",
+        *cold(),
     ]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def main() -> None:
     try:
         if job["request"]["inject"] == "rank_fails" and rank == world - 1:
             raise RuntimeError("this rank was told to fail before capture")
+        if job["request"]["inject"] == "rank_killed" and rank == world - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         rows = [None] * world
         dist.all_gather_object(rows, {"rank": rank, "status": "captured", "graphs": 1, "host": "here"})
     except BaseException as exc:

@@ -24,6 +24,7 @@ EXPECTED: dict[str, set[str]] = {
         (
             "boolean_mask_index", "nonzero", "python_if_on_tensor", "item", "tolist_splits", "synchronize",
             "stream_synchronize", "event_synchronize", "event_elapsed_time", "pageable_h2d", "grad_scaler_step",
+            "item_on_last_rank",
         ),
         SYNC,
     ),
@@ -48,9 +49,10 @@ EXPECTED: dict[str, set[str]] = {
         SCOPE,
     ),
     "moe_dropless": {"moe_dynamic_shape"},
+    "rank_killed": {"not_cuda_graph_process_killed"},
 }  # fmt: skip
-# The worker died or was ended without a word of why: that is reported as it is.
-UNSAID = {"crash", "exit", "hang", "host_memory"}
+# The worker died or was ended without a word of why, or with an error of nobody's: that is reported as it is.
+UNSAID = {"crash", "exit", "hang", "host_memory", "rank_fails"}
 
 
 def named(entry) -> str:
@@ -84,6 +86,17 @@ def test_a_silent_wrong_result_is_caught_and_named(entry):
     assert 1 <= parity.first_wrong_step <= 10
     found = assess.diagnose(report.failure, {}, {})
     assert "silent_wrong_results" in [m["failure_mode"] for m in found["matches"]]
+
+
+@pytest.mark.parametrize("fault", ["item_on_last_rank", "rank_fails", "rank_killed"])
+def test_the_one_rank_that_failed_was_named_and_nothing_stayed(fault):
+    told = [SmokeReport.model_validate(e["report"]) for e in FAULTS if named(e) == fault]
+    assert len(told) >= 2
+    for report in told:
+        assert report.failure.rank == 1
+        assert report.failure.ranks_silent == (0,)
+        assert report.left_behind == ()
+        assert report.durations.worker_s < report.request.time_limit_s
 
 
 def test_masked_errors_come_back_unmasked():

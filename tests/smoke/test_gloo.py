@@ -51,6 +51,14 @@ def test_a_rank_that_fails_is_named_and_the_waiting_ones_end(run, launcher):
     assert time.monotonic() - start < 90
 
 
+@pytest.mark.parametrize("launcher", ["local", "torchrun"])
+def test_a_rank_that_is_killed_is_named_though_it_said_nothing(run, launcher):
+    report = run(nproc=4, launcher=launcher, inject="rank_killed")
+    assert (report.status, report.failure.kind) == ("failed", "signal")
+    assert (report.failure.rank, report.failure.signal) == (3, "SIGKILL")
+    assert report.left_behind == ()
+
+
 def test_torchruns_ranks_die_with_a_killed_parent(fake_gpus, tmp_path):
     """The launcher starts its ranks in sessions of their own; the guard reaches them all the same."""
     import signal

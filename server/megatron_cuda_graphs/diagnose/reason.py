@@ -226,7 +226,7 @@ def reason(log: Log, index: Index, short: bool) -> Reasoning:
         _from_running_text(log, index, out, short)
     if not fatal and not (out.findings and out.findings[0].confidence >= 0.8):
         _from_hang(log, out, evident)
-        _from_exits(log, out, evident)
+        _from_exits(log, index, out, evident)
         _from_progress(log, out, evident)
     out.findings = _merge(out.findings)
     first = out.findings[0].events[0] if out.findings and out.findings[0].events else None
@@ -374,10 +374,12 @@ def _from_hang(log: Log, out: Reasoning, evident: bool) -> None:
     out.findings.append(Finding("not_cuda_graph_nccl_timeout", 0.75 if len(timed) or missing else 0.6, events))
 
 
-def _from_exits(log: Log, out: Reasoning, evident: bool) -> None:
+def _from_exits(log: Log, index: Index, out: Reasoning, evident: bool) -> None:
     from .parse import _OS_EXIT
 
-    if any(e.kind == "timeout" for e in log.events) or (out.findings and out.findings[0].confidence >= 0.6):
+    # A warning is no reason for an exit.
+    failure = next((f for f in out.findings if not index.modes[f.mode].note), None)
+    if any(e.kind == "timeout" for e in log.events) or (failure is not None and failure.confidence >= 0.6):
         return
     exits = sorted(log.exits, key=lambda e: e.order)
     killed = [e for e in exits if _OS_EXIT.get(int(e.extra.get("code", "0"))) == "SIGKILL"]

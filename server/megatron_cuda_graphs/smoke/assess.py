@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal as signals
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ def report(job: _Job, out: Outcome, queued_s: float) -> SmokeReport:
                 if phase != "queue"
             },
         ),
-        "ranks": tuple(_rank(r) for r in result.get("ranks") or ()),
+        "ranks": tuple(_rank(r, judged) for r in result.get("ranks") or ()),
     }
     if out.missing:
         text = f"Not installed for the worker: {', '.join(out.missing)}. Nothing was run."
@@ -210,10 +211,11 @@ def verdict(m: Measures) -> str:
 
 def _failure(out: Outcome, world: int) -> Failure:
     said = sorted(out.failures, key=lambda f: float(f.get("time") or math.inf))
-    fallen = {i for i, code in out.exits.items() if code} if len(out.hello) == world else set()
-    spoke = {int(f.get("rank", 0)) for f in said} | set(out.results) | fallen
+    fallen = _fallen(out) if len(out.hello) == world else {}
+    spoke = {int(f.get("rank", 0)) for f in said} | set(out.results) | set(fallen)
     silent = tuple(r for r in range(world) if r not in spoke) if world > 1 else ()
-    if said:
+    victim = _killed(out, fallen, said)
+    if said and victim is None:
         first = said[0]
         chain = tuple(
             Exception_(type=str(e.get("type", "")), message=str(e.get("message", "")), where=str(e.get("where", "")))
@@ -229,10 +231,10 @@ def _failure(out: Outcome, world: int) -> Failure:
             ranks_silent=silent,
         )
     phase = out.phases.get(0, "start")
-    if out.stopped:
+    if out.stopped and victim is None:
         kind: Any = {"time": "timeout", "silence": "timeout", "memory": "memory_limit"}.get(out.stopped, "protocol")
         return Failure(phase=phase, kind=kind, log_tail=f"{out.reason}\n{out.log_tail}", ranks_silent=silent)
-    bad = {i: c for i, c in out.exits.items() if c != 0}
+    bad = {victim: fallen[victim]} if victim is not None else fallen or {i: c for i, c in out.exits.items() if c}
     index, code = next(iter(bad.items()), (0, 0))
     name = None
     if code < 0:
@@ -251,9 +253,36 @@ def _failure(out: Outcome, world: int) -> Failure:
     )
 
 
+# How torchrun's summary tells of each rank that ended and not well.
+_ENDED = re.compile(r"\brank\s*: (?P<rank>\d+) \(local_rank: \d+\)\n\s*exitcode\s*: (?P<code>-?\d+)")
+
+
+def _fallen(out: Outcome) -> dict[int, int]:
+    """Exit status by rank of ranks that ended by themselves and not well, the first one first."""
+    if not out.launched:
+        return {rank: code for rank, code in out.exits.items() if code}
+    # The one that torchrun saw first stands last. On a busy host that may be one which only lost its peer.
+    found = {int(m["rank"]): int(m["code"]) for m in _ENDED.finditer(out.log_tail)}
+    return {rank: found[rank] for rank in reversed(found)}
+
+
+def _killed(out: Outcome, fallen: Mapping[int, int], said: Sequence[Mapping[str, Any]]) -> int | None:
+    """The rank that a signal ended without a word, before any other told of trouble: theirs is then its echo."""
+    spoke = {int(f.get("rank", 0)) for f in said}
+    # What ends a rank on its parent's or its watchdog's behalf is no first cause.
+    others = (-signals.SIGTERM, -signals.SIGABRT)
+    for rank, code in fallen.items():
+        if code < 0 and code not in others and rank not in spoke:
+            seen = out.ended_at.get(rank, 0.0)  # not known of a launcher's ranks
+            if not said or seen < float(said[0].get("time") or 0) + 0.5:
+                return rank
+    return None
+
+
 def _failed(f: Failure, limit: float) -> str:
     who = f"Rank {f.rank}" if f.rank is not None else "The worker"
-    named = [m["failure_mode"] for m in (f.diagnosis or {}).get("matches", [])[:1]]
+    found = f.diagnosis or {}
+    named = [m["failure_mode"] for m in found.get("matches", [])[:1] if found.get("verdict") != "unknown"]
     what = f" Diagnosed: {named[0]}." if named else ""
     if f.kind in ("timeout", "memory_limit"):
         why = f.log_tail.splitlines()[0] if f.log_tail else f"no end after {limit} s"
@@ -294,15 +323,19 @@ def _told(failure: Failure) -> str:
         reason = failure.log_tail.splitlines()[0] if failure.log_tail else ""
         lines.append(f"No error, but the result of the CUDA graph replay differs from eager: {reason}")
     else:
+        if failure.signal:
+            # In torchrun's words, which a log of several ranks would have.
+            lines.append(f"failed (exitcode: {failure.exit_status}) local_rank: {failure.rank or 0} (pid: 0)")
         if not failure.log_tail or (failure.root and failure.root.message not in failure.log_tail):
             lines += [f"{e.type}: {e.message}" for e in reversed(failure.chain)]
         lines.append(failure.log_tail)
     return "\n".join(lines)
 
 
-def _rank(raw: Mapping[str, Any]) -> RankResult:
+def _rank(raw: Mapping[str, Any], judged: Mapping[int, Parity]) -> RankResult:
     known = {k: raw.get(k) for k in RankResult.model_fields if raw.get(k) is not None}
-    return RankResult.model_validate({"rank": 0, "status": "captured", **known})
+    told = RankResult.model_validate({"rank": 0, "status": "captured", **known})
+    return told.model_copy(update={"parity": judged[told.rank].verdict}) if told.rank in judged else told
 
 
 def _number(value: Any) -> float | None:

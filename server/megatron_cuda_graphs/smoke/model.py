@@ -288,7 +288,8 @@ class RankResult(_Frozen):
     step_replay_ms: float | None = None
     capture_s: float | None = None
     graphs: int | None = None
-    reserved_peak_gib: float | None = None
+    eager_reserved_peak_gib: float | None = None
+    reserved_peak_gib: float | None = Field(default=None, description="Of the replayed step.")
     pools_gib: float | None = None
     parity: str | None = None
 

@@ -134,7 +134,9 @@ def prepare(
 def _launcher(request: SmokeRequest, exe: str, ranked: list[str]) -> list[str]:
     if request.launcher == "torchrun":
         argv = ranked[1:] if ranked[0] == exe else ["--no-python", *ranked]
-        where = ["--standalone"] if request.nodes == 1 else [f"--nnodes={request.nodes}", "--rdzv-backend=c10d"]
+        # On one node the ranks meet on the loopback address: the host's own name may resolve to nothing.
+        alone = ["--standalone", "--local-addr=127.0.0.1"]
+        where = alone if request.nodes == 1 else [f"--nnodes={request.nodes}", "--rdzv-backend=c10d"]
         return [exe, "-m", "torch.distributed.run", *where, f"--nproc-per-node={request.nproc}", *argv]
     tasks = request.nodes * request.nproc
     return ["srun", f"--nodes={request.nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={request.nproc}",

@@ -27,11 +27,13 @@ MAX_LINE, MAX_LOG, TAIL = 4 << 20, 256 << 20, 16000
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds and GiB. `grace_s`: how long the other ranks may still speak after one has failed."""
+    """Seconds and GiB. `grace_s`: how long the other ranks may still speak after one has failed, and
+    `launcher_grace_s` a launcher, which ends them itself and then says how each ended."""
 
     time_s: float
     memory_gib: float
     grace_s: float = 3.0
+    launcher_grace_s: float = 10.0
     silence_s: float = 120.0
 
 
@@ -48,7 +50,9 @@ class Outcome:
     failures: list[dict[str, Any]] = field(default_factory=list)
     missing: tuple[str, ...] = ()
     phases: dict[int, str] = field(default_factory=dict)
-    exits: dict[int, int] = field(default_factory=dict)  # of those that ended by themselves, in that order
+    exits: dict[int, int] = field(default_factory=dict)  # of our processes that ended by themselves, in that order
+    ended_at: dict[int, float] = field(default_factory=dict)  # when we saw that, by the wall clock
+    launched: bool = False  # our one process is a launcher, the ranks are its own
     stopped: str = ""  # why we ended it: time, memory, silence, log, refused
     reason: str = ""
     log_tail: str = ""
@@ -117,8 +121,8 @@ async def follow(
     more, so that the next in the queue need not wait for the reading of traces. Cancelling this coroutine
     ends the processes before it returns.
     """
-    out = Outcome()
     piped = len(commands) == ranks
+    out = Outcome(launched=not piped)
     procs: list[subprocess.Popen[bytes]] = []
     lines: dict[int, _Lines] = {}
     log = folder / "log"
@@ -198,14 +202,14 @@ async def _loop(
             released = None
         alive = [p for p in procs if p.poll() is None]
         for i, p in enumerate(procs):
-            if p.returncode is not None:
-                out.exits.setdefault(i, p.returncode)
+            if p.returncode is not None and i not in out.exits:
+                out.exits[i], out.ended_at[i] = p.returncode, time.time()
         # Results are in: a moment for a clean end, then it is ended.
         if not alive or (len(out.results) == ranks and now - max(heard, failed_at) > limits.grace_s + 5):
             return
         if out.failures or any(out.exits.values()):
             failed_at = failed_at or now
-            if now - failed_at > limits.grace_s:
+            if now - failed_at > (limits.launcher_grace_s if out.launched else limits.grace_s):
                 return
         if now - start - out.queued_s > limits.time_s:
             out.stopped, out.reason = "time", f"no end after {limits.time_s:.0f} s"

@@ -71,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
         return work(job, channel)
     except BaseException as exc:
         text = "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
-        sys.stderr.write(text)
+        # As PyTorch marks the tracebacks of distributed programs, so that a shared log tells whose it is.
+        mark = f"[rank{rank}]: " if world_of() > 1 else ""
+        sys.stderr.write("".join(f"{mark}{line}" for line in text.splitlines(keepends=True)))
         sys.stderr.flush()
         channel.send("failure", phase=channel.phase, chain=chain_of(exc), traceback=text[-20000:])
         # Destructors may wait for a GPU that won't answer, and process groups for live graphs: not run.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+
+from .channel import rank_of, world_of
 
 __all__ = ["FAULTS", "Fault", "get"]
 
@@ -136,6 +139,10 @@ def _exit(_: Any) -> None:
         os._exit(7)
 
 
+def _last_rank() -> bool:
+    return rank_of() == world_of() - 1
+
+
 def _host_memory(_: Any) -> None:
     if torch.cuda.is_current_stream_capturing():
         hog = []
@@ -166,6 +173,7 @@ REGION: dict[str, Callable[[Any], Any]] = {
     "crash": _keep(_crash),
     "exit": _keep(_exit),
     "host_memory": _keep(_host_memory),
+    "item_on_last_rank": _keep(lambda x: x.sum().item() if _last_rank() else None),
 }
 
 
@@ -292,12 +300,20 @@ class FreedInput(Fault):
             torch.cuda.empty_cache()
 
 
-class KilledRank(Fault):
+class RankFails(Fault):
     """One rank (the last) fails at capture while the others go on."""
 
     def before_capture(self, pair: Any) -> None:
-        if int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1:
+        if _last_rank():
             raise RuntimeError("this rank was told to fail before capture")
+
+
+class RankKilled(Fault):
+    """One rank (the last) is killed from outside at capture, as by the host's out-of-memory killer."""
+
+    def before_capture(self, pair: Any) -> None:
+        if _last_rank():
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 FAULTS: dict[str, Callable[[], Fault]] = {
@@ -315,7 +331,8 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "user_forward_hook": UserForwardHook,
     "index_out_of_range": IndexOutOfRange,
     "freed_input": FreedInput,
-    "rank_fails": KilledRank,
+    "rank_fails": RankFails,
+    "rank_killed": RankKilled,
 }
 
 

@@ -92,7 +92,9 @@ class _Twin:
         )
         if ask.get("vp"):
             layers = fields["num_layers"] // ask["pp"] // ask["vp"]
-            config.update(virtual_pipeline_model_parallel_size=ask["vp"])
+            # Megatron-LM's own default with interleaving; two stages can't tell batched transfers apart.
+            overlap = {"overlap_p2p_comm": True, "batch_p2p_comm": False}
+            config.update(virtual_pipeline_model_parallel_size=ask["vp"], **overlap)
             if layers * ask["pp"] * ask["vp"] != fields["num_layers"]:
                 raise ValueError(f"{fields['num_layers']} layers can't be cut into {ask['pp']} x {ask['vp']} chunks")
         if ask["pp"] > 1 and job["tier"] == "megatron-full-iteration":

@@ -132,7 +132,7 @@ def run(job: dict[str, Any], channel: Channel) -> dict[str, Any]:
     free, whole = torch.cuda.mem_get_info()
     memory["device_used_gib"] = (whole - free) / GIB
     traces = {name: profiled(twin, data) for name, twin in (("eager", pair.eager), ("replay", pair.graph))}
-    rows = gather(samples, pair, counter, memory, parity, rank, world) if world > 1 else []
+    rows = gather(samples, pair, counter, memory, rank, world) if world > 1 else []
     channel.progress("teardown", 0.93)
     graphs, capture_s, notes = counter.graphs, pair.capture_s, list(getattr(pair, "notes", ()))
     pair.close()
@@ -216,7 +216,7 @@ class Lockstep:
             row[f"counts_{name}"] = len(losses)
             row[f"norms_{name}"] = finite(float(norm)) if norm is not None else 0.0
             moved = sum(
-                ((w.float() - b.float()) ** 2).sum(dtype=torch.float64)
+                ((w.detach().float() - b.float()) ** 2).sum(dtype=torch.float64)
                 for w, b in zip(twin.weights(), before, strict=False)
             )
             row[f"updates_{name}"] = finite(float(torch.as_tensor(moved).sqrt()))
@@ -355,13 +355,11 @@ def profiled(twin: Twin, data: list[Batch]) -> str:
 
 
 def gather(
-    samples: dict[str, Any], pair: Pair, counter: Counter, memory: dict[str, Any], parity: dict[str, Any],
-    rank: int, world: int,
-) -> list[dict[str, Any]]:  # fmt: skip
+    samples: dict[str, Any], pair: Pair, counter: Counter, memory: dict[str, Any], rank: int, world: int
+) -> list[dict[str, Any]]:
     """Every rank's figures, on every rank."""
     from statistics import median as middle
 
-    equal = all(parity.get("weights_equal") or [False])
     own = {
         "rank": rank,
         "host": platform.node(),
@@ -370,9 +368,9 @@ def gather(
         "step_replay_ms": middle(samples["replay"]["step"]),
         "capture_s": pair.capture_s,
         "graphs": counter.graphs,
+        "eager_reserved_peak_gib": memory["eager"]["reserved_peak_gib"],
         "reserved_peak_gib": memory["replay"]["reserved_peak_gib"],
         "pools_gib": memory["graph_pools_gib"],
-        "parity": "bit_equal" if equal else "not bit-equal",
     }
     rows: list[Any] = [None] * world
     torch.distributed.all_gather_object(rows, own)
