@@ -376,7 +376,9 @@ def main(argv: list[str]) -> int:
             if part is prepare and result != "ok":
                 break
     finally:
+        start = time.monotonic()
         shutil.rmtree(bench.top, ignore_errors=True)
+        rows.append(("clean up", "ok", time.monotonic() - start))
     print()
     for name, result, seconds in rows:
         print(f"{name:<14} {seconds:6.1f} s  {result}")
