@@ -194,3 +194,11 @@ def test_a_field_named_like_something_of_the_settings_own_is_only_a_field():
     names = [name for name in vars(Settings) if not name.startswith("__")]
     report = validate_config({"num_layers": 2, **dict.fromkeys(names, 1)}, stack=CORE)
     assert [found.fields[0] for found in report.errors] == names
+
+
+def test_no_fix_sets_a_field_to_what_the_text_does_not_tell():
+    text = "cfg.model.cuda_graph_scop = pick_scope()\ncfg.model.cuda_graph_impl = 'transformer_engine'\n"
+    report = validate_config(text, stack=BRIDGE, env={})
+    (finding,) = [f for f in report.findings if f.name == "unknown-graph-field"]
+    assert [f.op for f in finding.fix] == ["unset"]
+    assert report.model_dump_json()

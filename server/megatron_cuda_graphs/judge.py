@@ -67,7 +67,7 @@ def judge(reading: Reading, stack: Stack, env: Mapping[str, Any] | None) -> Judg
             continue
         for values in _each(found):
             fixes = values["_fixes"] if "_fixes" in values else _ways_out(step, settings)
-            hits.append(Hit(step, values, undecided, fixes))
+            hits.append(Hit(step, values, undecided, [way for way in fixes if not any(map(_untold, way))]))
         if undecided is None and step.severity == "error":
             finished = finished and step.stage in ("setup", "capture", "replay")
             if step.stops:
@@ -134,6 +134,12 @@ def _ways_out(rule: Rule, settings: Settings) -> list[list[Change]]:
     except _WRONG_TYPE:
         return nothing
     return [way for i, way in enumerate(found) if way not in found[:i]]
+
+
+def _untold(change: Change) -> bool:
+    """Nothing can be set to a value that the text does not tell."""
+    value = change.value
+    return is_unknown(value) or (isinstance(value, (list, tuple)) and any(map(is_unknown, value)))
 
 
 class _OverUnknown(dict[str, Any]):
