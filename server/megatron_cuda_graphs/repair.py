@@ -54,7 +54,10 @@ def repair(judgement: Judgement) -> Repair:
         new = current.front.edits(step, current.settings)
         edits += new
         setenv |= {f.name: f.value for f in new if isinstance(f, EnvFix)}
-        reading = replace(current.reading, values=apply(current.reading.values, new, nested=nested))
+        fields = {f.field for f in new if not isinstance(f, EnvFix)}
+        repeated = tuple(given for given in current.reading.repeated if given[0] not in fields)
+        values = apply(current.reading.values, new, nested=nested)
+        reading = replace(current.reading, values=values, repeated=repeated)
         env = {**(judgement.env or {}), **setenv} if judgement.env is not None or setenv else None
         current = judge(replace(reading, env=None), judgement.stack, env)
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from megatron_cuda_graphs import Stack, validate_config
 from megatron_cuda_graphs.rules import catalogue
-from megatron_cuda_graphs.rules.megatron_lm import _stages
+from megatron_cuda_graphs.rules.lm_config import _stages
 from megatron_cuda_graphs.validate import ValidationReport
 
 MODEL = "python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 --bf16 --train-iters 10 "
@@ -291,3 +291,36 @@ def test_a_fix_keeps_graphs_and_the_rest_of_the_line(release, flags, fixed):
 )
 def test_stages_of_a_pipeline_layout_are_counted(layout, stages):
     assert _stages(layout) == stages
+
+
+TWICE = {
+    "--cuda-graph-impl te --swiglu --cuda-graph-impl local": ("MCG300", "--swiglu --cuda-graph-impl local"),
+    "--cuda-graph-impl=local --swiglu --cuda-graph-impl=te": (
+        "MCG300",
+        "--swiglu --cuda-graph-impl=transformer_engine",
+    ),
+    "--cuda-graph-modules atn \\\n --swiglu --cuda-graph-modules attn": (
+        "MCG301",
+        "\\\n --swiglu --cuda-graph-modules attn",
+    ),
+    "--cuda-graph-warmup-steps --cuda-graph-warmup-steps 2": ("MCG302", "--cuda-graph-warmup-steps 2"),
+    "--swiglu True --swiglu": ("MCG304", "--swiglu"),
+}
+
+
+@pytest.mark.parametrize("flags", TWICE)
+def test_every_place_of_a_flag_is_read_and_a_fix_leaves_one(flags):
+    rule, fixed = TWICE[flags]
+    report = judge("0.19.2", flags)
+    assert report.errors[0].rule_id == rule
+    assert report.fixed == MODEL + fixed
+
+
+def test_of_several_wrong_flags_the_first_place_is_told():
+    report = judge("0.19.2", "--cuda-graph-impl local --cuda-graph-modules atn --cuda-graph-impl te")
+    assert report.errors[0].upstream.message == "'atn'"
+
+
+def test_unknown_flags_are_told_as_often_as_they_stand():
+    report = judge("0.19.2", "--cuda-graph a --swiglu --cuda-graph b")
+    assert report.errors[0].upstream.message == "unrecognized arguments: --cuda-graph a --cuda-graph b"

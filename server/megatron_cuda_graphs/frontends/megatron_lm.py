@@ -1,12 +1,12 @@
 """Megatron-LM's command line: what `parse_args` makes of the flags, under the names that the rules read.
 
 argparse's own steps are mirrored here (values, types, choices, what it refuses and how it says so); what
-`validate_args` and `core_transformer_config_from_args` then do with the arguments is in `rules.megatron_lm`.
+`validate_args` and `core_transformer_config_from_args` then do with the arguments is in `rules.lm_*`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ..settings import Settings
 from ..stack import Judged
 from ..unknown import Unknown
 
-__all__ = ["CANONICAL", "MEGATRON_LM", "Problem", "module_names"]
+__all__ = ["CANONICAL", "MEGATRON_LM", "Problem", "arity", "module_names"]
 
 # The rules' name -> the argument that it is, where megatron-core or Bridge name it otherwise.
 CANONICAL = {
@@ -53,7 +53,8 @@ class Problem(NamedTuple):
     """Something that makes parse_args stop.
 
     kind: "choice", "value", "missing", "name" (an enum's member that is not there), "extra" (a word that no argument
-    takes) or "unknown" (a flag that is not the parser's own); message: argparse's own text, or the KeyError's.
+    takes) or "unknown" (a flag that is not the parser's own, with the words behind it as token); message: argparse's
+    own text, or the KeyError's.
     """
 
     kind: str
@@ -87,14 +88,16 @@ class MegatronLM:
         problems: list[Problem] = []
         extras: list[Problem] = []
         unknown: list[str] = []
-        for name, tokens in reading.values.items():
+        for name, tokens in _as_they_stand(reading):
             flag = known.get(name)
             if flag is None:
                 unknown.append(name)
-                extras.append(Problem("unknown", name, "", "", ""))
+                words = [t for t in tokens if isinstance(t, str)] if isinstance(tokens, list) else []
+                extras.append(Problem("unknown", name, "", " ".join(words), ""))
                 continue
-            given[flag.dest] = (*given.get(flag.dest, ()), name)
+            given[flag.dest] = (*(n for n in given.get(flag.dest, ()) if n != name), name)
             values[flag.dest] = _value(flag, tokens, core, problems, extras)
+        unknown = list(dict.fromkeys(unknown))
         if _DEPRECATED_SCOPE in values:
             values["cuda_graph_scope"] = values.pop(_DEPRECATED_SCOPE)
             given["cuda_graph_scope"] = given.pop(_DEPRECATED_SCOPE)
@@ -193,6 +196,13 @@ def _defaults(core: str, cls: str) -> dict[str, Any]:
 # argparse ------------------------------------------------------------------------------------------------------------
 
 
+def _as_they_stand(reading: Reading) -> Iterator[tuple[str, Any]]:
+    """Flags and their tokens in argparse's order, those given more than once each time."""
+    yield from reading.repeated
+    several = {name for name, _ in reading.repeated}
+    yield from ((name, tokens) for name, tokens in reading.values.items() if name not in several)
+
+
 def _value(flag: Flag, tokens: Any, core: str, problems: list[Problem], extras: list[Problem]) -> Any:
     """What the flag sets `args.<dest>` to."""
     if isinstance(tokens, Unknown):
@@ -203,7 +213,7 @@ def _value(flag: Flag, tokens: Any, core: str, problems: list[Problem], extras: 
             return Unknown(flag.dest, reason="what stands behind the flag is not known")
         extras += [Problem("extra", flag.name, flag.dest, t, "") for t in tokens]
         return flag.kind != "false"
-    least, most, wanted = _arity(flag)
+    least, most, wanted = arity(flag)
     if len(tokens) < least:
         problems.append(
             Problem("missing", flag.name, flag.dest, "", f"argument {_option(flag, core)}: expected {wanted}")
@@ -219,8 +229,10 @@ def _value(flag: Flag, tokens: Any, core: str, problems: list[Problem], extras: 
     return items
 
 
-def _arity(flag: Flag) -> tuple[int, int | None, str]:
+def arity(flag: Flag) -> tuple[int, int | None, str]:
     """How many words the flag takes at least and at most, and argparse's name for that."""
+    if flag.kind not in ("store", "append", "extend"):
+        return 0, 0, ""
     match flag.nargs:
         case int(count):
             return count, count, f"{count} argument{'s' if count != 1 else ''}"
