@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..settings import Settings
 from ..unknown import is_unknown
-from ._rule import Change, migration, rule, to, unset
+from ._rule import Change, Rule, migration, rule, to, unset
+from ._state import NAN_CHECKS
 from .core_names import meant
 
 ARGUMENTS = "scripts/performance/argument_parser.py :: "
@@ -32,6 +34,16 @@ def _scopes(s: Settings) -> Any:
     return s.written.get("cuda_graph_scope") if _harness(s) else None
 
 
+def _stops(id: str, name: str, order: int, **declared: Any) -> Callable[[Callable[[Settings], Any]], Rule]:
+    """A check of the scripts, which end at it; by default one of the names that the scope flag gives."""
+    shared = {
+        "phase": "construct", "symbol": OVERRIDES, "exception": "ValueError", "fields": ("cuda_graph_scope",),
+        "failure_mode": "illegal_scope_combination",
+    }  # fmt: skip
+    return rule(id, name, at=("construct", order), frontends=HARNESS, package=BRIDGE, stops=True, evidence="source",
+                **{**shared, **declared})  # fmt: skip
+
+
 def _fix_impl(s: Settings) -> list[list[Change]]:
     guess = meant(_impl(s), (*IMPLEMENTATIONS, "full_iteration"))
     if guess == "full_iteration":
@@ -39,22 +51,17 @@ def _fix_impl(s: Settings) -> list[list[Change]]:
     return [[to("cuda_graph_impl", guess)]] if guess else [[unset("cuda_graph_impl")]]
 
 
-@rule(
+@_stops(
     "MCG350",
     "harness-impl-invalid",
-    at=("construct", 10),
+    10,
     phase="parse",
-    frontends=HARNESS,
-    package=BRIDGE,
     symbol=ARGUMENTS + "is_cuda_graph_impl_valid",
     exception="SystemExit",
     text="argument --cuda_graph_impl: invalid is_cuda_graph_impl_valid value: {given!r}",
     fields=("cuda_graph_impl",),
     says="--cuda_graph_impl takes none, local or transformer_engine, not {given!r}.{hint}",
     fixes=_fix_impl,
-    stops=True,
-    failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def harness_impl_invalid(s: Settings) -> Any:
     """full_iteration is never taken here, although the configuration has it from 0.5 on: it is written local with
@@ -74,22 +81,16 @@ def _fix_scope(s: Settings) -> list[list[Change]]:
     return [[to("cuda_graph_scope", names)]] if names else [[unset("cuda_graph_scope")]]
 
 
-@rule(
+@_stops(
     "MCG351",
     "harness-scope-invalid",
-    at=("construct", 11),
+    11,
     phase="parse",
-    frontends=HARNESS,
-    package=BRIDGE,
     symbol=ARGUMENTS + "is_cuda_graph_scope_valid",
     exception="SystemExit",
     text="argument --cuda_graph_scope: invalid is_cuda_graph_scope_valid value: {given!r}",
-    fields=("cuda_graph_scope",),
     says="--cuda_graph_scope takes names out of {allowed}, with commas and no blanks between them, not {given!r}.",
     fixes=_fix_scope,
-    stops=True,
-    failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def harness_scope_invalid(s: Settings) -> Any:
     """The value "full" of the configuration is not taken here; for whole layers leave the flag out and let the recipe
@@ -100,47 +101,33 @@ def harness_scope_invalid(s: Settings) -> Any:
     return {"given": ",".join(map(str, scopes)), "allowed": ", ".join(SCOPES)}
 
 
-@rule(
+@_stops(
     "MCG352",
     "harness-te-scope-missing",
-    at=("construct", 20),
-    phase="construct",
-    frontends=HARNESS,
-    package=BRIDGE,
+    20,
     releases="0.3..0.4.1",
-    symbol=OVERRIDES,
     exception="TypeError",
     text="'NoneType' object is not iterable",
     fields=("cuda_graph_impl",),
     says="--cuda_graph_impl transformer_engine without --cuda_graph_scope fails in these scripts, whatever the recipe "
     "has.",
     fixes=lambda s: [[to("cuda_graph_scope", ["attn"])], [unset("cuda_graph_impl")]],
-    stops=True,
     failure_mode="framework_bug_config_path",
-    evidence="source",
 )
 def harness_te_scope_missing(s: Settings) -> Any:
     """The names are looked through without asking whether there are any."""
     return _impl(s) == "transformer_engine" and _scopes(s) is None
 
 
-@rule(
-    "MCG353",
-    "harness-te-scope-invalid",
-    at=("construct", 21),
-    phase="construct",
-    frontends=HARNESS,
-    package=BRIDGE,
+@_stops(
+    "MCG353", "harness-te-scope-invalid", 21,
+    exception="AssertionError",
     releases="0.3..0.5",
-    symbol=OVERRIDES,
     text="Invalid cuda graph scope: {scopes}. Valid options are: {valid}",
     fields=("cuda_graph_scope", "cuda_graph_impl"),
     says="full_iteration is no scope of transformer_engine.",
     fixes=lambda s: [[to("cuda_graph_impl", "local"), to("cuda_graph_scope", ["full_iteration"])],
                      [to("cuda_graph_scope", [w for w in _scopes(s) if w != "full_iteration"] or ["attn"])]],
-    stops=True,
-    failure_mode="illegal_scope_combination",
-    evidence="source",
 )  # fmt: skip
 def harness_te_scope_invalid(s: Settings) -> Any:
     """Of the names that the flag takes, only full_iteration is none of Transformer Engine's. From 0.4.2 on the scope
@@ -152,24 +139,13 @@ def harness_te_scope_invalid(s: Settings) -> Any:
     return {"scopes": scopes, "valid": list(TE_SCOPES)}
 
 
-@rule(
-    "MCG354",
-    "harness-full-iteration-with-scopes",
-    at=("construct", 22),
-    phase="construct",
-    frontends=HARNESS,
-    package=BRIDGE,
+@_stops(
+    "MCG354", "harness-full-iteration-with-scopes", 22,
     releases="0.6..",
-    symbol=OVERRIDES,
-    exception="ValueError",
     text="full_iteration CUDA graph scope cannot be combined with other scopes.",
-    fields=("cuda_graph_scope",),
     says="--cuda_graph_scope full_iteration captures everything and takes no other name beside it.",
     fixes=lambda s: [[to("cuda_graph_scope", ["full_iteration"])],
                      [to("cuda_graph_scope", [w for w in _scopes(s) if w != "full_iteration"])]],
-    stops=True,
-    failure_mode="illegal_scope_combination",
-    evidence="source",
 )  # fmt: skip
 def harness_full_iteration_with_scopes(s: Settings) -> Any:
     """Not asked while --cuda_graph_impl is none: the scope is dropped then."""
@@ -179,23 +155,15 @@ def harness_full_iteration_with_scopes(s: Settings) -> Any:
     return s.cuda_graph_impl != "none"
 
 
-@rule(
+@_stops(
     "MCG355",
     "harness-full-iteration-with-te",
-    at=("construct", 23),
-    phase="construct",
-    frontends=HARNESS,
-    package=BRIDGE,
+    23,
     releases="0.6..",
-    symbol=OVERRIDES,
-    exception="ValueError",
     text="full_iteration CUDA graph scope cannot use cuda_graph_impl=transformer_engine.",
     fields=("cuda_graph_scope", "cuda_graph_impl"),
     says="--cuda_graph_scope full_iteration goes with --cuda_graph_impl local, not with transformer_engine.",
     fixes=lambda s: [[to("cuda_graph_impl", "local")], [to("cuda_graph_scope", ["attn"])]],
-    stops=True,
-    failure_mode="illegal_scope_combination",
-    evidence="source",
 )
 def harness_full_iteration_with_te(s: Settings) -> Any:
     """The recipe's implementation counts where the flag is not given."""
@@ -224,11 +192,11 @@ def harness_scopes(s: Settings) -> None:
 
 @migration(
     at=("construct", 41), frontends=HARNESS, package=BRIDGE,
-    sets=("rerun_state_machine.check_for_nan_in_loss", "ddp.check_for_nan_in_grad"),
+    sets=NAN_CHECKS["bridge"],
 )  # fmt: skip
 def harness_nan_checks(s: Settings) -> None:
     """Every recipe that the scripts run has its NaN checks off, unless an override turns them on again."""
     if _harness(s):
-        for name in ("rerun_state_machine.check_for_nan_in_loss", "ddp.check_for_nan_in_grad"):
+        for name in NAN_CHECKS["bridge"]:
             if not s.given(name):
                 s.set(name, False)
