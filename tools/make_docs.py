@@ -135,8 +135,8 @@ megatron-core: {core}.
 
 {table}
 A release that is not covered is judged as the nearest older one that is, with a finding (MCG901). A pair that does not
-import together is an error (MCG902). An unknown transformer-engine, torch or GPU leaves the rules that need it
-undecided; it never passes or fails them.
+import together is an error (MCG902); one that does, but was not released together, is a warning (MCG907). An unknown
+transformer-engine, torch or GPU leaves the rules that need it undecided; it never passes or fails them.
 """
 
 

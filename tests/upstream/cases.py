@@ -664,6 +664,11 @@ RL = ["--perform-rl-step", "--bf16"]
 FP8 = ["--bf16", "--fp8-format", "hybrid"]
 MODULES_FLAG = "<modules>"  # --cuda-graph-modules, or --cuda-graph-scope before 0.18
 
+GIVEN_AGAIN = (
+    ["--cuda-graph-impl", "te"], ["--cuda-graph-impl", "local"], [MODULES_FLAG, "atn"], [MODULES_FLAG, "attn"],
+    ["--cuda-graph-warmup-steps", "three"], ["--cuda-graph-warmup-steps", "2"], ["--cuda-graph-warmup-steps"],
+    ["--enable-cuda-graph", "True"], ["--num-layers", "2"],
+)  # fmt: skip
 AIMED_COMMANDS: tuple[list[str], ...] = (
     [*DELAYED_LM, MODULES_FLAG, "attn"],
     [*DELAYED_LM, MODULES_FLAG, "attn", "--no-gradient-accumulation-fusion"],
@@ -745,8 +750,8 @@ def command_case(draw: Draw, release: str) -> dict[str, Any]:
     settings = size(draw) if aim else core_settings(draw, release, core)
     parts = [as_tokens(draw, release, name, value) for name, value in settings.items()]
     extra: list[str] = []
+    modules = "--cuda-graph-modules" if core >= (0, 18) else "--cuda-graph-scope"
     if aim:
-        modules = "--cuda-graph-modules" if core >= (0, 18) else "--cuda-graph-scope"
         extra = [modules if token == MODULES_FLAG else token for token in draw.choice(AIMED_COMMANDS)]
     else:
         if draw.chance(0.6):
@@ -769,6 +774,9 @@ def command_case(draw: Draw, release: str) -> dict[str, Any]:
             ]
             name = draw.choice(other) if other and draw.chance(0.5) else draw.choice(LM_MISSPELT)
             parts.append([name, *(["attn"] if draw.chance(0.6) else [])])
+        if draw.chance(0.08):  # argparse reads a flag wherever it stands, and the last one counts
+            flag, *words = draw.choice(GIVEN_AGAIN)
+            parts.append([modules if flag == MODULES_FLAG else flag, *words])
         draw.shuffle(parts)
     args = ["--micro-batch-size", "1", "--seq-length", "512", "--max-position-embeddings", "512", "--lr", "1e-4"]
     args += [token for part in parts for token in part] + extra
