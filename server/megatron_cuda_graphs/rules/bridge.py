@@ -7,6 +7,7 @@ from typing import Any
 from .. import fields
 from ..readers.reading import Member
 from ..settings import Settings, module_name
+from ..unknown import Unknown
 from . import _state as state
 from ._rule import Change, Rule, migration, rule, setenv, to, unset
 
@@ -130,6 +131,43 @@ overlap_with_shared_expert_overlap = _overlap_rule(
 )  # fmt: skip
 
 DELAY = "comm_overlap.delay_wgrad_compute"
+
+
+def _accumulation_fusion(s: Settings) -> Any:
+    """The field, or its default: whether transformer-engine is there (from 0.4 on), or else Apex's extension."""
+    value = s.gradient_accumulation_fusion
+    if not fields.is_computed(value):
+        return value
+    if s.bridge >= (0, 4) and not s.judged.te_absent:
+        return True
+    return Unknown("gradient_accumulation_fusion", reason="its default asks for Apex's fused_weight_gradient_mlp_cuda")
+
+
+def _delay_te_2_7(id: str, name: str, order: int, what: str, fields: tuple[str, ...], condition: Any) -> Rule:
+    def check(s: Settings) -> Any:
+        if s[DELAY] is True and condition(s) and not s.te_at_least((2, 7)):
+            return {"te": ".".join(map(str, (s.judged.te or (0, 0, 0))[:3]))}  # upstream's 0.0.0: none is installed
+        return False
+
+    check.__doc__ = "Asked before anything about graphs, so with an older transformer-engine this is what a run shows."
+    return rule(
+        id, name, at=("comm_overlap", order), package=BRIDGE, symbol=OVERLAP,
+        text=f"TE version >= 2.7.0 is required for {what} when usingdelay_wgrad_compute. Current TE version: {{te}}",
+        says=f"delay_wgrad_compute beside {what} needs transformer-engine 2.7 or newer.",
+        fields=(DELAY, *fields), fixes=lambda s: [[to(DELAY, False)]], failure_mode="not_cuda_graph_config",
+    )(check)  # fmt: skip
+
+
+delay_with_grad_reduce_needs_te_2_7 = _delay_te_2_7(
+    "MCG225", "bridge-delayed-wgrad-with-grad-reduce-overlap-needs-te-2-7", 152, "overlap_grad_reduce",
+    ("ddp.overlap_grad_reduce", "comm_overlap.overlap_grad_reduce"),
+    lambda s: s["ddp.overlap_grad_reduce"] or s["comm_overlap.overlap_grad_reduce"],
+)  # fmt: skip
+delay_with_fusion_needs_te_2_7 = _delay_te_2_7(
+    "MCG226", "bridge-delayed-wgrad-with-accumulation-fusion-needs-te-2-7", 154, "gradient_accumulation_fusion",
+    ("gradient_accumulation_fusion",),
+    _accumulation_fusion,
+)  # fmt: skip
 
 
 @rule(
