@@ -138,7 +138,7 @@ def _accumulation_fusion(s: Settings) -> Any:
     value = s.gradient_accumulation_fusion
     if not fields.is_computed(value):
         return value
-    if s.bridge >= (0, 4) and not s.judged.te_absent:
+    if s.bridge is not None and s.bridge >= (0, 4) and not s.judged.te_absent:
         return True
     return Unknown("gradient_accumulation_fusion", reason="its default asks for Apex's fused_weight_gradient_mlp_cuda")
 
