@@ -1,4 +1,4 @@
-"""MCG050-MCG059: activation recomputation."""
+"""MCG049-MCG059: activation recomputation."""
 
 from __future__ import annotations
 
@@ -21,6 +21,50 @@ def moe_layer_recompute(s: Settings) -> None:
         s.set("recompute_granularity", "selective")
         if "moe" not in s.recompute_modules:
             s.set("recompute_modules", [*s.recompute_modules, "moe"])
+
+
+def _recomputes_for_fp8(s: Settings) -> Any:
+    return s.fp8 and s.recompute_granularity == "selective" and any(
+        m in s.recompute_modules for m in ("moe_act", "layernorm")
+    )  # fmt: skip
+
+
+def _without_fp8_recompute(s: Settings) -> list[Change]:
+    return [to("recompute_modules", [m for m in s.recompute_modules if m not in ("moe_act", "layernorm")])]
+
+
+@rule(
+    "MCG059",
+    "delayed-scaling-with-recompute",
+    at=("post_init", 185),
+    exception="ValueError",
+    text="Delayed scaling does not support moe_act and layernorm recompute for fp8.",
+    fields=("fp8_recipe", "fp8", "recompute_modules"),
+    says="fp8 with delayed scaling, the default recipe, does not go with recomputation of moe_act or layernorm.",
+    fixes=lambda s: [[to("fp8_recipe", "tensorwise")], _without_fp8_recompute(s)],
+    failure_mode="not_cuda_graph_config",
+)
+def delayed_scaling_with_recompute(s: Settings) -> Any:
+    """Asked before anything about graphs, so this is what a run with such a configuration shows."""
+    return _recomputes_for_fp8(s) and s.fp8_recipe == "delayed"
+
+
+@rule(
+    "MCG049",
+    "fp8-recompute-needs-te-2-6",
+    at=("post_init", 186),
+    exception="ValueError",
+    text="moe_act and layernorm recompute for fp8 needs transformer-engine>=2.6.0dev0, but your version is {te}.",
+    fields=("recompute_modules", "fp8"),
+    says="Recomputation of moe_act or layernorm with fp8 needs transformer-engine 2.6 or newer.",
+    fixes=lambda s: [_without_fp8_recompute(s)],
+    failure_mode="not_cuda_graph_config",
+)
+def fp8_recompute_needs_te_2_6(s: Settings) -> Any:
+    """Asked right after the recipe."""
+    if _recomputes_for_fp8(s) and s.fp8_recipe != "delayed" and not s.te_at_least((2, 6)):
+        return {"te": ".".join(map(str, (s.judged.te or (0, 0, 0))[:3]))}  # upstream's 0.0.0: none is installed
+    return False
 
 
 def _no_recompute(s: Settings) -> list[Change]:
