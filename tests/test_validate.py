@@ -202,3 +202,21 @@ def test_no_fix_sets_a_field_to_what_the_text_does_not_tell():
     (finding,) = [f for f in report.findings if f.name == "unknown-graph-field"]
     assert [f.op for f in finding.fix] == ["unset"]
     assert report.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "refused"),
+    [
+        ("bf16_with_fp8_delayed_scaling_mixed", True),
+        ("bf16_with_mxfp8_mixed", False),
+        ("nemotron_h_bf16_with_fp8_current_scaling_mixed", False),
+        ("nanov2_bf16_with_fp8_current_scaling_mixed", False),
+        ("bf16_with_nvfp4_mixed", False),
+        ("bf16_mixed", False),
+    ],
+)
+def test_a_precision_recipe_brings_its_own_scaling(recipe, refused):
+    model = {"num_layers": 2, "hidden_size": 128, "num_attention_heads": 8, "recompute_granularity": "selective"}
+    config = {"model": {**model, "recompute_modules": ["layernorm"]}, "mixed_precision": recipe}
+    report = validate_config(config, stack=BRIDGE, env={})
+    assert ("delayed-scaling-with-recompute" in [f.name for f in report.errors]) is refused

@@ -22,6 +22,11 @@ __all__ = ["BRIDGE", "PRECISION"]
 SECTIONS = ("rng", "rerun_state_machine", "ddp", "comm_overlap", "dataset", "optimizer", "dist", "train")
 NESTED_MODEL = "transformer"  # GPTModelConfig, HybridModelConfig: the TransformerConfig is a field of the model
 
+# What the recipes of bridge.training.mixed_precision put into fp8_recipe, by a word of their names; the first that fits
+SCALINGS = (
+    ("nanov2", "blockwise"), ("mxfp8", "mxfp8"), ("fp8_delayed", "delayed"), ("fp8_current", "tensorwise"),
+    ("fp8_subchannel", "blockwise"),
+)  # fmt: skip
 # What MixedPrecisionConfig.setup writes into the model, of the fields that a rule reads.
 PRECISION = ("fp16", "bf16", "fp8", "fp4", "fp8_recipe", "fp4_recipe", "params_dtype", "first_last_layers_bf16")
 
@@ -110,12 +115,15 @@ def _mixed_precision(recipe: Any, values: dict[str, Any]) -> None:
     """mixed_precision overwrites the model's fields of the same name, a recipe's name as well as its fields."""
     if isinstance(recipe, str):
         words = recipe.lower()
-        fp8 = "hybrid" if "fp8" in words or "mxfp8" in words else None
+        scaling: Any = next((kind for word, kind in SCALINGS if word in words), None)
+        if scaling is None and "fp8" in words:
+            scaling = Unknown("mixed_precision", reason="it is none of the release's own recipes")
         recipe = {
-            "bf16": words.startswith("bf16"),
-            "fp16": words.startswith("fp16"),
-            "fp8": fp8,
+            "bf16": "bf16" in words,
+            "fp16": "bf16" not in words and "fp16" in words,
+            "fp8": None if scaling is None else "e4m3" if "mxfp8" in words else "hybrid",
             "fp4": "e2m1" if "fp4" in words else None,
+            **({} if scaling is None else {"fp8_recipe": scaling}),
         }
     if isinstance(recipe, Mapping):
         values |= {name: recipe[name] for name in PRECISION if name in recipe}
