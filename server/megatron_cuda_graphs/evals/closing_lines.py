@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from .closing import stripped, verdict_of
 from .model import Line
+from .statements import Statement
 from .verdict import polarity
 
-__all__ = ["commits", "in_sentences", "judge", "predicate", "quotes"]
+__all__ = ["commits", "in_sentences", "in_statements", "judge", "predicate", "quotes", "referred"]
 
 _SHARE = 0.75  # of a message's words, in order and in one stretch
 _CORE = 5  # words of a message in a row that are enough to know it by, if they are half of it or eight
 _NONE = re.compile(
     r"^\W*(?:none|nothing|empty|no(?:ne)? of them|no modules|-|n/?a|whole layers?|\[\s*\])\W*", re.IGNORECASE
 )
+_EITHER = re.compile(r"\][`*]*\s*(?:,\s*)?(?:or|resp\.|/|\|)\s*(?:maybe |even |also )?[`*]*\[", re.IGNORECASE)
 _LONG = 80  # words in a sentence beyond which it is a heap
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,]\d+)*")
 
@@ -38,6 +40,8 @@ def judge(check: Line, value: str, answer: str) -> tuple[bool, str]:
                 return False, f"{check.name} quotes another message: {value}"
     if check.like and not any(re.match(rf"(?:{p})(?![\w.]*\w)", _shape(value), re.IGNORECASE) for p in check.like):
         return False, f"{check.name}: {value}"
+    if check.sets and _EITHER.search(value):
+        return False, f"{check.name} has two answers: {value}"
     if check.sets and _members(value, check.among) not in [frozenset(map(str.lower, s)) for s in check.sets]:
         return False, f"{check.name}: {value}"
     if check.low is not None or check.high is not None:
@@ -173,3 +177,109 @@ def in_sentences(check: Line, sentences: tuple[str, ...], answer: str) -> tuple[
         if tail and judge(check, tail, answer)[0]:
             return True, sentence
     return False, f"no line {check.name}, and nothing says it"
+
+
+_SAME = re.compile(r"\b(?:the )?same\b|\bditto\b|\blikewise\b|\bas (?:above|before)\b", re.IGNORECASE)
+
+
+def referred(value: str, values: dict[str, str], before: str | None) -> str:
+    """A refusal that points to another line for its message ("the same as a.sh"), with that line's words instead."""
+    start = " ".join(re.sub(r"^\W*\w+\W*", "", value).split()[:8])
+    if verdict_of(value) is not False and polarity(value, "accepted") is not False:
+        return value
+    if not _SAME.search(start):
+        return value
+    other = next((v for name, v in values.items() if _has(name, start)), before)
+    return f"refused - {re.sub(r'^[^-|:]*[-|:]', '', other)}" if other and verdict_of(other) is not True else value
+
+
+def in_statements(
+    check: Line, said: Sequence[Statement], messages: Iterable[str], answer: str
+) -> tuple[bool, str] | None:
+    """The check against what an answer in a form of its own says of the name; None where it says nothing."""
+    if not check.verdict:
+        return _in_values(check, said, answer)
+    settled = [s for s in said if s.said is not None]
+    if not settled:
+        return None
+    if any(s.said is not (check.verdict == "accepted") or s.hedged for s in settled):
+        return False, f"nothing settles that {check.name} is {check.verdict}: {settled[0].where}"
+    if not check.messages:
+        return True, settled[0].where
+    quoted = [s.text for s in settled if s.text]
+    if any(any(quotes(m, text) for m in check.messages) for text in quoted):
+        foreign = [m for m in messages if m not in check.messages]
+        for text in quoted:
+            if not any(quotes(m, text) for m in check.messages) and any(quotes(m, text) for m in foreign):
+                return False, f"{check.name} quotes two messages"
+        return True, settled[0].where
+    given = {m for m in (*check.messages, *messages) if quotes(m, answer)}
+    if given and given <= set(check.messages) and not any('"' in text for text in quoted):
+        return True, settled[0].where
+    return False, f"the message for {check.name} is not quoted with it: {settled[0].where}"
+
+
+_NO_MODULES = re.compile(
+    r"\b(?:with |and |over )?(?:(?:no|without(?: any)?) (?:named )?(?:modules?|scopes?)(?: at all)?|"
+    r"none of (?:them|these|those|the \w+)|"
+    r"an empty (?:list|set)|empty(?: list| set)?|nothing|none at all|no list)\b|(?:^|(?<=\W))none(?=\W*$)",
+    re.IGNORECASE,
+)
+_VERBS = re.compile(
+    r"^[\s:,;|\"'-]*(?:(?:both|all|each|then|now|also|still|just|it|they|which|that|is|are|as|in|to|with|comes?|ends?|up|out|"
+    r"holds?|has|have|gets?|got|prints?|shows?|says?|keeps?|becomes?|turns? into|the|a|only|really|can|captures?|"
+    r"take|takes|allows?|released|was|were|belongs to|goes with|pins?|at most|about|roughly|never comes to|of|"
+    r"cuda_graph_impl|impl|implementation)\b[\s:=,\"'-]*)*",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(
+    r"\b(?:either|probably|perhaps|maybe|possibly|presumably|likely|not sure|cannot tell|can't tell|or)\b", re.I
+)
+
+
+def _in_values(check: Line, said: Sequence[Statement], answer: str) -> tuple[bool, str] | None:
+    values = [s for s in said if re.search(r"\w|\[\]", s.value) and _is_value(check, s.value)]
+    if not values:
+        return None
+    for one in values:
+        value = _NO_MODULES.sub("[]", one.value) if check.sets else one.value
+        value = _VERBS.sub("", value)
+        if one.hedged or _HEDGE.search(value) or not _holds(check, value, answer):
+            return False, f"{check.name}: {one.value.strip()}"
+    return True, values[0].value.strip()
+
+
+_IMPL = re.compile(r"\b(?:none|local|transformer_engine|full_iteration)\b")
+
+
+def _is_value(check: Line, value: str) -> bool:
+    """Whether words hold anything of the kind that the line asks for."""
+    if check.low is not None or check.high is not None:
+        return _NUMBER.search(value) is not None
+    if check.sets:
+        named = any(_has(a, value) for a in check.among) or _NO_MODULES.search(value) or "[" in value
+        return bool(named) and (not check.like or _IMPL.search(value) is not None)
+    return True
+
+
+def _holds(check: Line, value: str, answer: str) -> bool:
+    if check.like and not check.sets:
+        return judge(check, value, answer)[0] or _alone(check, value)
+    if not check.like:
+        return judge(check, value, answer)[0]
+    impl = _IMPL.search(value)
+    modules = re.sub(r"\([^()]*\)", "", value[impl.end() :] if impl else "")
+    if "[" not in modules:
+        modules = "[" + ", ".join(a for a in check.among if _has(a, modules)) + "]"
+    if len(set(re.findall(r"\[([^\]]*)\]", modules))) > 1:
+        return False
+    return bool(impl) and judge(check, f"{impl[0]} {modules}", answer)[0] if impl else False
+
+
+def _alone(check: Line, value: str) -> bool:
+    """Whether the value stands among other words, and nothing else of its kind does."""
+    found = {m[0] for p in check.like for m in re.finditer(rf"(?<![\w.])(?:{p})(?![\w.]*\w)", value, re.IGNORECASE)}
+    if len(found) != 1:
+        return False
+    rest = re.sub(r"\([^()]*\)", "", value).replace(next(iter(found)), "")
+    return _NUMBER.search(rest) is None

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ..errors import EnvironmentLacks, InputError
 from ..stack import Stack
-from . import closing, closing_lines
+from . import changes, closing, closing_lines
 from .configure import Base, Outcome, Prefer, judge, lookup, repeated, whole
+from .facts import facts, is_word
 from .messages import without_messages
 from .model import (
     Answer,
@@ -33,6 +34,7 @@ from .model import (
     Verdict,
 )
 from .settings import GRAPHS, MODULES_FIELD, Setting, settings
+from .statements import Statement, statements
 from .text import Sentence, blocks, plain, prose, sentences, stance
 from .verdict import polarity, verdict
 from .vocabulary import leaf
@@ -83,6 +85,17 @@ class Given:
         return closing.lines(self.answer.replace("\r\n", "\n"), self.line_names) if self.line_names else ()
 
     @cached_property
+    def messages(self) -> tuple[str, ...]:
+        """Upstream's messages that the case's lines can quote."""
+        return tuple(m for c in self.case.checks.require if isinstance(c, Line) for m in c.messages)
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What an answer in a form of its own says of the names."""
+        verdicts = any(isinstance(c, Line) and c.verdict for c in self.case.checks.require)
+        return statements(self.answer, self.line_names, self.messages, verdicts=verdicts)
+
+    @cached_property
     def line_names(self) -> tuple[str, ...]:
         """The names of the closing lines that the question asks for."""
         return tuple(c.name for c in self.case.checks.require if isinstance(c, Line))
@@ -92,6 +105,12 @@ class Given:
         """The closing block of settings, where the question asks for one."""
         asked = [c.block for c in self.case.checks.require if isinstance(c, Config) and c.block is not None]
         return next(iter(closing.code(self.text)), None) if asked else None
+
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """What the answer says for each label of a closing block."""
+        labels = [c.block for c in self.case.checks.require if isinstance(c, Config) and c.block not in (None, "last")]
+        return changes.about(without_messages(self.text), tuple(filter(None, labels)))
 
     @cached_property
     def quoted(self) -> list[Setting]:
@@ -168,7 +187,9 @@ def _is_written(given: Given) -> bool:
     """False for an answer that only names things: nearly all of its prose is in heaps without grammar."""
     if given.line_names and {said.name for said in given.lines} >= set(given.line_names):
         return True
-    text = re.sub(r"`[^`\n]*`", "code", given.text) if given.code else given.text
+    text = given.text
+    if given.code:  # where code is an answer, it needs no grammar
+        text = re.sub(r"`[^`\n]*`", "code", re.sub(r"```.*?(?:```|\Z)", "The code above.", text, flags=re.DOTALL))
     units = sentences(text)
     lengths = sorted(len(u.text.split()) for u in units)
     if len(lengths) >= 12 and lengths[len(lengths) * 4 // 5] <= 1:
@@ -197,6 +218,10 @@ def _config(check: Config, given: Given) -> Passed:
             if (written := whole(block, base)) is not None:
                 wrong = _wrong(check, written, base)
                 return wrong is None, wrong or "the closing block"
+        label = None if check.block == "last" else check.block
+        if given.case.checks.config and (laid := _laid_over(label, base, given)) is not None:
+            wrong = _wrong(check, laid, base)
+            return wrong is None, wrong or "the file as changed"
         if not blocks and closing.code(given.text):
             return False, f"no block for {check.block}"
     tried: list[str] = []
@@ -211,6 +236,23 @@ def _config(check: Config, given: Given) -> Passed:
             return False, wrong
         tried.append(", ".join(f"{n}={outcome.get(n)!r}" for n in sorted(outcome.changed)))
     return True, tried[0] or "unchanged"
+
+
+def _laid_over(label: str | None, base: Base, given: Given) -> Outcome | None:
+    """The question's file as the answer changes it: by a diff, not at all, or by settings for the label alone."""
+    file = _file(given.root, given.case.checks.config or "")
+    text = given.text if label is None else given.parts.get(label, "")
+    if label is None and not any(changes.is_diff(b) for b in blocks(text)):
+        return None
+    held = changes.changed(text, file)
+    if held is not None:
+        return whole(held, base)
+    if label is None or not text.strip():
+        return None
+    try:
+        return judge(settings(f"{given.parts['']}\n\n{text}"), base)
+    except InputError:
+        return None
 
 
 def _wrong(check: Config, outcome: Outcome, base: Base) -> str | None:
@@ -272,10 +314,31 @@ def _plain(value: Any) -> str:
 def _line(check: Line, given: Given) -> Passed:
     stated = [said.value for said in given.lines if said.name == check.name and said.closing]
     if stated:
+        stated[-1] = _pointed(stated[-1], check.name, given)
         right, why = closing_lines.judge(check, stated[-1], given.answer)
         other = next((v for v in stated[:-1] if _differs(check, v, given.answer)), None)
         return right and other is None, f"also {check.name}: {other}" if other else why
+    if is_word(check.name):
+        said = facts(given.answer, given.case.question, given.line_names).get(check.name, ())
+        if said:
+            wrong = next((where for value, where in said if not closing_lines.judge(check, value, "")[0]), None)
+            return wrong is None, wrong or said[0][1]
+        return closing_lines.in_sentences(check, tuple(s.text for s in given.sentences), given.answer)
+    own = tuple(s for s in given.statements if s.name == check.name)
+    marked = closing_lines.in_statements(check, own, given.messages, given.answer)
+    if marked is not None:
+        return marked
     return closing_lines.in_sentences(check, tuple(s.text for s in given.sentences), given.answer)
+
+
+def _pointed(value: str, name: str, given: Given) -> str:
+    """A line's value, where it points to another line's message with that one's words."""
+    values = {s.name: s.value for s in given.lines if s.closing}
+    before = next(
+        (v for n, v in reversed(list(values.items())[: list(values).index(name)]) if closing.verdict_of(v) is not True),
+        None,
+    )
+    return closing_lines.referred(value, values, before)
 
 
 def _differs(check: Line, value: str, answer: str) -> bool:

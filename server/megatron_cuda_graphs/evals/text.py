@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["Block", "Sentence", "Stance", "blocks", "plain", "prose", "sentences", "stance"]
+__all__ = ["PLAIN", "Block", "Sentence", "Stance", "blocks", "plain", "prose", "sentences", "stance"]
 
 Stance = Literal["asserted", "denied", "mentioned"]
 
@@ -124,7 +124,7 @@ _GRAMMAR = frozenset(
 _FENCE = re.compile(
     r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
-_PLAIN = str.maketrans({
+PLAIN = str.maketrans({
     "‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "−": "-", "\u00a0": " ", "→": "->", "⇒": "->",
     "×": "x", "≥": ">=", "≤": "<=", "≈": "~",
 })  # fmt: skip
@@ -138,7 +138,7 @@ _ITEM = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)])\s+")
 @lru_cache(maxsize=512)
 def plain(text: str) -> str:
     """The text with typographic characters made plain and bare lines of settings put in fences."""
-    return _fenced(text.translate(_PLAIN).replace("\r\n", "\n").replace("\r", "\n"))
+    return _fenced(text.translate(PLAIN).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 _SETTING_LINE = re.compile(
