@@ -220,3 +220,13 @@ def test_a_precision_recipe_brings_its_own_scaling(recipe, refused):
     config = {"model": {**model, "recompute_modules": ["layernorm"]}, "mixed_precision": recipe}
     report = validate_config(config, stack=BRIDGE, env={})
     assert ("delayed-scaling-with-recompute" in [f.name for f in report.errors]) is refused
+
+
+def test_a_subclass_may_declare_fields_of_its_own():
+    text = (
+        "@dataclass\nclass Mine(GPTModelProvider):\n    vision_cuda_graph_scope: list = field(default_factory=list)\n"
+        "    cuda_graph_impl: str = 'local'\n    cuda_graph_scope: str = 'full_iteration'\n"
+    )
+    report = validate_config(text, stack=BRIDGE, env={})
+    assert "unknown-graph-field" not in [f.name for f in report.findings]
+    assert [f.fields for f in report.findings if f.name == "te-rng-tracker-required"]

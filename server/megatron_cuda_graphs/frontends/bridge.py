@@ -55,11 +55,14 @@ class Bridge:
         if isinstance(inner, Mapping):
             values |= {n: v for n, v in inner.items() if n[:1] != "_"}
         values |= _sections(reading.values)
+        # A subclass may well declare fields that the release's own classes do not have.
+        known = _defaults(judged.bridge_version, judged.core_version, provider)
+        values = {n: v for n, v in values.items() if n not in reading.declared or n in known}
         written = dict(values)
         for name in GRAPH_LISTS:
             if name in values:
                 values[name] = existing_members(values[name], judged.core_version)
-        defaults = _defaults(judged.bridge_version, judged.core_version, provider)
+        defaults = known
         if isinstance(inner, Mapping):
             defaults = {**defaults, **fields.core_fields(judged.core_version)}
         _mixed_precision(reading.values.get("mixed_precision"), values)

@@ -44,6 +44,7 @@ class Reading:
             are `Unknown`; enum members are `Member`; mappings inside are dicts with text for keys.
         repeated: megatron-lm: where a flag is given more than once, every flag and its tokens as they stand; `values`
             has each flag's last. A parser reads them all.
+        declared: python: fields of a model class that the text itself defines, which no release knows.
         base: "defaults" when fields not given have the class's (or parser's) defaults; "unknown" when the text
             only changes a configuration that stands elsewhere (overrides, assignments on a recipe's result).
         locations: dotted field (or flag) -> where it stands.
@@ -63,4 +64,5 @@ class Reading:
     env: Mapping[str, Any] | None = None
     notes: tuple[Note, ...] = ()
     repeated: tuple[tuple[str, Any], ...] = ()
+    declared: frozenset[str] = frozenset()
     edit: Callable[[Sequence[Fix]], Any] = field(default=lambda fixes: None)

@@ -188,6 +188,7 @@ class _Follower(Calls):
         for item in node.body:
             match item:
                 case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+                    built.declared.add(name)
                     built.set([name], self.value(value), value, item)
                 case ast.Assign(targets=[ast.Name(id=name)]):
                     self.found.notes.append((f"`{name}` has no annotation and so is no field", item))

@@ -49,6 +49,7 @@ class Built:
         self.call: ast.Call | None = None
         self.literal: ast.Dict | None = None
         self.statement: ast.stmt | None = None
+        self.declared: set[str] = set()  # fields that the text's own class declares
 
     def set(self, path: list[str], value: Any, source: ast.expr | None, node: ast.AST | None) -> None:
         """Set a field, making the sections on the way to it."""
@@ -93,6 +94,7 @@ class Built:
 
     def copied(self, depth: int = 0) -> Built:
         other = Built(self.kind, self.cls, base=self.base)
+        other.declared = set(self.declared)
         for name, held in self.fields.items():
             shared = not isinstance(held.value, Built) or depth > 4
             other.fields[name] = Found(held.value if shared else held.value.copied(depth + 1), held.source, held.node)
@@ -100,6 +102,7 @@ class Built:
 
     def merge(self, other: Built) -> None:
         self.fields |= other.fields
+        self.declared |= other.declared
         if other.base == "unknown":
             self.base = "unknown"
 

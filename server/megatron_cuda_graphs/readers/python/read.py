@@ -85,6 +85,7 @@ def read_python(text: str, frontend: str = "auto", path: str | None = None) -> R
         base=base,
         locations=Locations(places, path),
         env={name: found.value for name, found in module.env.items()} or None,
+        declared=frozenset(chosen.declared.union(*(c.declared for c in chosen.children()))),
         notes=tuple(dict.fromkeys(notes)),
         edit=edit,
     )
