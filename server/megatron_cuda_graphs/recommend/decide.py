@@ -157,8 +157,14 @@ def full_recompute(w: Workload, worth: WorthIt) -> Ruling | None:
     return Ruling(
         ("off", "full_iteration", *ways) if not w.moe or w.static_experts else ("off", *ways, "full_iteration"),
         (
-            "Full recomputation rules out per-layer graphs, and says that memory is short. Two ways out: selective "
-            "recomputation with module graphs, or a full-iteration graph, which captures the recomputation too.",
+            "Full recomputation rules out per-layer graphs, and says that memory is short. With memory to spare: "
+            "selective recomputation with module graphs, which keeps more activations (what validate --fix writes, "
+            "as it keeps graphs on)"
+            + (
+                "."
+                if w.moe and not w.static_experts
+                else ", or a full-iteration graph, which captures the recomputation too."
+            ),
         ),
     )
 

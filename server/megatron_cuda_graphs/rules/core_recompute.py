@@ -199,10 +199,12 @@ def layernorm_recompute_reduced(s: Settings) -> Any:
     text="full recompute is only supported with full iteration CUDA graph.",
     fields=("recompute_granularity", "cuda_graph_impl", "cuda_graph_modules", "cuda_graph_scope"),
     says="recompute_granularity={recompute_granularity!r} runs whole layers again in the backward pass, which "
-    "per-layer graphs can't hold.",
+    "per-layer graphs can't hold. Recomputing less instead keeps more activations in memory; where that is short, "
+    "take a full-iteration graph (not with dropless experts) or graphs off.",
     fixes=lambda s: [
         _selective(s),
         *([] if state.dropless(s) else [state.set_impl(s, "full_iteration")]),
+        state.off(s),
     ],
     failure_mode="full_recompute_with_te_scoped",
 )
