@@ -10,6 +10,8 @@ import pytest
 from test_details import CAPTURING, FULL, NAN, out_of_memory, trace
 
 from megatron_cuda_graphs import Stack, diagnose_error, validate_config
+from megatron_cuda_graphs.diagnose.match import index
+from megatron_cuda_graphs.render.diagnosis import text
 
 CORE = Stack(megatron_core="0.19.2", transformer_engine="2.14.0")
 BRIDGE = Stack(megatron_bridge="0.6.2", transformer_engine="2.14.0")
@@ -111,3 +113,23 @@ def test_what_else_the_configuration_gets_wrong_is_told() -> None:
     left = {f.rule_id for f in validate_config(changed, stack=stack, env=env | more).findings if f.severity == "error"}
     assert left
     assert all(rule in (top.note or "") for rule in left)
+
+
+def test_a_matched_message_names_its_own_rule_only() -> None:
+    said = "AssertionError: cuda_graph_scope must not contain both moe and moe_router."
+    assert diagnose_error(said).matches[0].rules == ("MCG040",)
+
+
+def test_without_a_matched_message_only_a_few_rules_are_named() -> None:
+    for mode in index().modes.values():
+        for match in diagnose_error(mode.symptom).matches:
+            assert len(match.rules) <= 3
+
+
+def test_the_errors_of_the_configuration_come_with_the_diagnosis_in_upstreams_order() -> None:
+    config = SMALL | {"cuda_graph_impl": "local", "cuda_graph_modules": ["moe", "moe_router"], "num_moe_experts": 8,
+                      "recompute_granularity": "full"}  # fmt: skip
+    result = diagnose_error("training hangs", config=config, stack=CORE, env={})
+    expected = [f.rule_id for f in validate_config(config, stack=CORE, env={}).findings if f.severity == "error"]
+    assert [e.rule_id for e in result.config_errors] == expected != []
+    assert text(result).startswith("validate refuses the configuration:\n  MCG040")

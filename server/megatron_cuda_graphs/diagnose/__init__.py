@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import InputError
-from .model import Consequence, Diagnosis, Evidence, Match
+from .model import ConfigError, Consequence, Diagnosis, Evidence, Match
 
-__all__ = ["Consequence", "Diagnosis", "Evidence", "Match", "diagnose_error"]
+__all__ = ["ConfigError", "Consequence", "Diagnosis", "Evidence", "Match", "diagnose_error"]
 
 
 def diagnose_error(

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UserError
 from ..report import EnvFix, Fix
 from ..report import Finding as RuleFinding
 from .match import Index, Mode, variant
+from .model import ConfigError
 from .reason import Finding
 
-__all__ = ["weigh"]
+__all__ = ["Weighed", "weigh"]
 
 RULED_OUT = 0.7  # what is left of a confidence where the configuration speaks against it
 
 
-def weigh(
-    findings: list[Finding], known: Index, config: Any, stack: Any, env: Mapping[str, str] | None
-) -> tuple[list[Finding], dict[str, tuple[Fix, ...]]]:
-    """The findings again, ranked with the configuration in mind, and each mode's concrete fix.
+class Weighed(NamedTuple):
+    """The findings again, ranked with the configuration in mind; by mode, the concrete fix and the rules that find it;
+    what the configuration gets wrong, whatever the log says."""
+
+    findings: list[Finding]
+    fixes: dict[str, tuple[Fix, ...]]
+    rules: dict[str, tuple[str, ...]]
+    errors: tuple[ConfigError, ...]
+
+
+def weigh(findings: list[Finding], known: Index, config: Any, stack: Any, env: Mapping[str, str] | None) -> Weighed:
+    """Judge the configuration, and the findings by it.
 
     Raises:
         InputError: the configuration can't be read at all.
@@ -37,6 +46,7 @@ def weigh(
     open_ids = {f.rule_id for f in report.findings if f.severity == "info"}
     said = {f.rule_id: f for f in report.findings if f.severity != "info"}
     fixes: dict[str, tuple[Fix, ...]] = {}
+    rules: dict[str, tuple[str, ...]] = {}
     out: list[Finding] = []
     impl = report.normalized.impl if report.normalized is not None else None
     # optimizer_cuda_graph captures the optimizer whatever the implementation is; the configuration may be text.
@@ -46,11 +56,10 @@ def weigh(
         if finding.events:
             mode = variant(mode, finding.events[0])
         hits = [said[rule] for rule in mode.rules if rule in said]
-        text = finding.candidate.text if finding.candidate else None
-        # One message may stand in several places, each with a rule of its own.
-        told = {t.rule for t in known.texts if text and text.rule and t.template == text.template and t.rule}
+        told = set(known.asserting(finding.candidate))
         wanted = {step.get("field") for steps in mode.change for step in steps} - {None}
         hits.sort(key=lambda f: (f.rule_id not in told, not wanted & _fields(f), f.severity != "error"))
+        rules[finding.mode] = tuple(dict.fromkeys(f.rule_id for f in hits))
         fix = _together(hits, config, report, stack, env)
         fixes[finding.mode] = fix if fix is not None else _declared(mode, config, report, stack, env)
         note = None
@@ -70,7 +79,15 @@ def weigh(
         if fixes[finding.mode] and (left := _left(fixes[finding.mode], config, report, stack, env)):
             note = f"{note or ''} validate_config refuses it for other reasons as well: {', '.join(left)}.".strip()
         out.append(replace(finding, note=" ".join(filter(None, (finding.note, note))) or None))
-    return sorted(out, key=lambda f: -f.confidence), fixes
+    errors = tuple(_error(f) for f in report.findings if f.severity == "error")
+    return Weighed(sorted(out, key=lambda f: -f.confidence), fixes, rules, errors)
+
+
+def _error(found: RuleFinding) -> ConfigError:
+    return ConfigError(
+        rule_id=found.rule_id, name=found.name, phase=found.phase, message=found.message,
+        line=found.location.line if found.location else None, fix=found.fix, docs=found.docs,
+    )  # fmt: skip
 
 
 _OFF = "This configuration has cuda_graph_impl none: it captures nothing."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..report import EnvFix, FieldFix, Fix, Upstream
 from .details import explain
@@ -18,12 +18,16 @@ from .sources import Source, expand, from_path, from_text
 from .symptoms import described
 from .text import peel
 
+if TYPE_CHECKING:
+    from .configured import Weighed
+
 __all__ = ["diagnose"]
 
 MATCHES = 5
 EVIDENCE = 6
 PASTE = 80  # lines up to which an input counts as a paste rather than a log
 RANKS = 64
+FEW = 3  # rules named where no message tells which one it is
 DOCS = "docs/failure-modes/{}.md"
 
 
@@ -44,14 +48,12 @@ def diagnose(
     reasoning = reason(log, known, short)
     if text is not None and short:
         _add_symptoms(text, log, known, reasoning)
-    findings = reasoning.findings
+    weighed = None
     if config is not None:
         from .configured import weigh
 
-        findings, fixes = weigh(findings, known, config, stack, env)
-    else:
-        fixes = {}
-    return _render(findings, fixes, reasoning, known, log, sources, lines, stack)
+        weighed = weigh(reasoning.findings, known, config, stack, env)
+    return _render(weighed, reasoning, known, log, sources, lines, stack)
 
 
 def _read(
@@ -178,6 +180,16 @@ def changes(mode: Mode) -> tuple[Fix, ...]:
     )
 
 
+def _rules(finding: Finding, mode: Mode, known: Index, weighed: Weighed | None) -> tuple[str, ...]:
+    """The rules with this very message, and those of the mode that find something in the configuration, if it is given;
+    a mode's rules without either only where they are few, as a mode may have dozens."""
+    told = known.asserting(finding.candidate)
+    if told:
+        return told
+    found = weighed.rules.get(finding.mode, ()) if weighed else ()
+    return found[:FEW] or (mode.rules if len(mode.rules) <= FEW else ())
+
+
 def _verdict(reasoning: Reasoning, findings: list[Finding], known: Index) -> Verdict:
     if not findings:
         return "unknown"
@@ -196,8 +208,7 @@ def _verdict(reasoning: Reasoning, findings: list[Finding], known: Index) -> Ver
 
 
 def _render(
-    findings: list[Finding],
-    fixes: dict[str, tuple[Fix, ...]],
+    weighed: Weighed | None,
     reasoning: Reasoning,
     known: Index,
     log: Log,
@@ -206,6 +217,8 @@ def _render(
     stack: Any,
 ) -> Diagnosis:
     matches = []
+    findings = weighed.findings if weighed else reasoning.findings
+    fixes = weighed.fixes if weighed else {}
     for finding in findings[:MATCHES]:
         root = finding.events[0] if finding.events else None
         mode = known.modes[finding.mode]
@@ -225,7 +238,7 @@ def _render(
                 upstream=_upstream(finding, stack),
                 docs=DOCS.format(finding.mode),
                 looks_like=mode.looks_like,
-                rules=mode.rules,
+                rules=_rules(finding, mode, known, weighed),
                 note=" ".join(filter(None, (finding.note, note))) or None,
             )
         )
@@ -236,6 +249,7 @@ def _render(
     return Diagnosis(
         verdict=verdict,
         matches=tuple(matches),
+        config_errors=weighed.errors if weighed else (),
         collect=tuple(dict.fromkeys(_collect(verdict, findings, reasoning, known, log, sources, well))),
         summary=summary(log, stages) if well else None,
         phases=stages,

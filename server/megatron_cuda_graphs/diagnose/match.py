@@ -125,6 +125,14 @@ class Index:
         self._words: list[frozenset[str]] = []
         self._memo: dict[str, list[tuple[Text, bool]]] = {}
 
+    def asserting(self, candidate: Candidate | None) -> tuple[str, ...]:
+        """The rules whose upstream message a candidate was recognised by; one message may stand in several places,
+        each with a rule of its own."""
+        text = candidate.text if candidate else None
+        if text is None or text.rule is None:
+            return ()
+        return tuple(sorted({t.rule for t in self.texts if t.template == text.template and t.rule}))
+
     # -- texts --------------------------------------------------------------------------------------------------
 
     def texts_in(self, said: str) -> list[tuple[Text, bool]]:

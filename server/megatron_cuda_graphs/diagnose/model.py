@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from ..report import Fix, Result, Upstream
 
-__all__ = ["Consequence", "Diagnosis", "Evidence", "Match", "Phase", "Verdict"]
+__all__ = ["ConfigError", "Consequence", "Diagnosis", "Evidence", "Match", "Phase", "Verdict"]
 
 Verdict = Literal["cuda_graph_failure", "not_cuda_graph", "unknown"]
 
@@ -36,7 +36,11 @@ class Match(Result):
     upstream: Upstream | None = None
     docs: str
     looks_like: str | None = Field(default=None, description="For not_cuda_graph: what it looks like instead.")
-    rules: tuple[str, ...] = Field(default=(), description="Rules of validate_config that refuse this beforehand.")
+    rules: tuple[str, ...] = Field(
+        default=(),
+        description="Rules of validate_config that refuse this beforehand: those with this message, else those that "
+        "find it in the given configuration.",
+    )
     note: str | None = Field(default=None, description="Why it ranks where it does, when that needs saying.")
 
 
@@ -46,6 +50,18 @@ class Consequence(Result):
     kind: Literal["timeout", "abort", "terminated", "connection", "exit", "echo", "exception"]
     evidence: Evidence
     times: int = Field(default=1, description="How many lines like it there were.")
+
+
+class ConfigError(Result):
+    """An error that validate_config finds in the given configuration."""
+
+    rule_id: str
+    name: str
+    phase: str
+    message: str
+    line: int | None = None
+    fix: tuple[Fix, ...] = ()
+    docs: str
 
 
 class Phase(Result):
@@ -63,6 +79,10 @@ class Diagnosis(Result):
 
     verdict: Verdict
     matches: tuple[Match, ...] = ()
+    # A short schema: the list of tools has a budget of tokens, and this is what validate_config returns anyway.
+    config_errors: Annotated[tuple[ConfigError, ...], WithJsonSchema({"type": "array"})] = Field(
+        default=(), description="What validate_config refuses in the given configuration, in upstream's order."
+    )
     collect: tuple[str, ...] = Field(default=(), description="What would settle it.")
     summary: str | None = Field(default=None, description="What a log without an error shows.")
     phases: tuple[Phase, ...] = Field(default=(), description="Where a log without an error captured and replayed.")

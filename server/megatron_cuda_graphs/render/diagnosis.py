@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["text"]
 
+ERRORS = 4
 _VERDICT = {
     "cuda_graph_failure": ("error", "CUDA-graph failure"),
     "not_cuda_graph": ("good", "not a CUDA-graph failure"),
@@ -23,6 +24,19 @@ def _where(line: Evidence) -> str:
     parts = [str(p) for p in (line.path, line.line) if p is not None]
     rank = f"rank {line.rank}" if line.rank is not None else ""
     return " ".join(filter(None, [":".join(parts), rank]))
+
+
+def _configuration(result: Diagnosis, style: Style) -> list[str]:
+    """What validate says of the configuration beside the log: it needs no log to be wrong."""
+    lines = []
+    for error in result.config_errors[:ERRORS]:
+        at = f"line {error.line}: " if error.line is not None else ""
+        lines.append(f"  {at}{style.paint('error', error.rule_id)} {error.name}: {error.message}")
+        if error.fix:
+            lines.append(f"    {style.paint('good', 'fix:')} {fix(error.fix)}")
+    if len(result.config_errors) > ERRORS:
+        lines.append(f"  and {len(result.config_errors) - ERRORS} more: run validate")
+    return ["validate refuses the configuration:", *lines, "the log:"] if lines else []
 
 
 def text(result: Diagnosis, style: Style = PLAIN, *, others: int = 2, quoted: int = 2) -> str:
@@ -48,7 +62,8 @@ def text(result: Diagnosis, style: Style = PLAIN, *, others: int = 2, quoted: in
         if match.config_fix:
             lines.append(f"  {style.paint('good', 'change:')} {fix(match.config_fix)}")
         if match.rules:
-            lines.append(f"  validate refuses it as {', '.join(match.rules)}")
+            verb = "finds" if {e.rule_id for e in result.config_errors} & set(match.rules) else "would find"
+            lines.append(f"  validate {verb} it as {', '.join(match.rules)}")
         if match.note:
             lines.append(f"  note: {match.note}")
     lines += [
@@ -57,4 +72,4 @@ def text(result: Diagnosis, style: Style = PLAIN, *, others: int = 2, quoted: in
     ]
     lines += [f"to settle it: {item}" for item in result.collect]
     lines += [f"not read: {item}" for item in result.truncated]
-    return "\n".join(lines)
+    return "\n".join([*_configuration(result, style), *lines])
