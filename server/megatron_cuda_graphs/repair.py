@@ -36,11 +36,17 @@ def repair(judgement: Judgement) -> Repair:
     """The input with each error's first fix applied.
 
     A fix can uncover the next check, so this goes round until nothing is wrong; a way that leads nowhere is given
-    up for the next one.
+    up for the next one. A text that sets its job's environment is repaired for just that environment: what hung on
+    variables that it leaves out is an error here.
     """
     if any(p[1] == "error" for p in judgement.settings.judged.problems):
         return NOT_REPAIRED
     nested = judgement.reading.frontend != "megatron-lm"
+    if judgement.reading.env is not None and any(h.undecided for h in judgement.hits):
+        judgement = replace(
+            judge(replace(judgement.reading, env=None), judgement.stack, dict(judgement.env or {})),
+            reading=judgement.reading,
+        )
     current, edits, setenv = judgement, list[Any](), dict[str, str]()
     seen: set[str] = set()
     steps: list[tuple[Rule, tuple[Change, ...]]] = []

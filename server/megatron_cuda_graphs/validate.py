@@ -52,6 +52,18 @@ class ValidationReport(Result):
     def fixed_env(self) -> dict[str, str] | None:
         return self._repair.env
 
+    @computed_field(description="Errors that show next; `fixed` mends them too.")  # type: ignore[prop-decorator]
+    @cached_property
+    def then(self) -> tuple[str, ...]:
+        return tuple(f"{rule.id} {rule.name}" for rule, _ in self.following)
+
+    @property
+    def following(self) -> list[tuple[Rule, tuple[FieldFix | EnvFix, ...]]]:
+        """The steps of `fixed` that mend errors which show only once others are mended."""
+        hits = self._judgement.hits if self._judgement is not None else []
+        shown = {h.rule.id for h in hits if h.undecided is not None or h.rule.severity == "error"}
+        return [(rule, way) for rule, way in self.repairs if rule.id not in shown]
+
     @property
     def repairs(self) -> tuple[tuple[Rule, tuple[FieldFix | EnvFix, ...]], ...]:
         """What was changed for `fixed`, step by step, with its rule; some only show once others are mended."""
@@ -70,6 +82,26 @@ class ValidationReport(Result):
     @property
     def errors(self) -> list[Finding]:
         return [f for f in self.findings if f.severity == "error"]
+
+    @property
+    def open_errors(self) -> list[Finding]:
+        """What could not be decided and would be an error."""
+        return [f for f in self.findings if f.severity == "info" and f.needs]
+
+    def way_taken(self, found: Finding) -> tuple[str, tuple[Fix, ...]] | None:
+        """The step of `fixed` that mends an error, with its rule: its own or, of errors about one field, an earlier
+        one's; None where no fix is known or it is not told."""
+        steps = self.repairs
+        if not steps:
+            return None
+        own = [way for rule, way in steps if rule.id == found.rule_id]
+        if own:
+            return found.rule_id, found.fix if found.fix in own else own[0]
+        touched = {f.field for way in (found.fix, *found.other_fixes) for f in way if isinstance(f, FieldFix)}
+        for rule, way in steps:
+            if any(isinstance(f, FieldFix) and f.field in touched for f in way):
+                return rule.id, way
+        return None
 
     def spelled(self, way: Iterable[Fix]) -> list[Fix]:
         """A way out in the input's own spelling: flags with their tokens for a command line."""

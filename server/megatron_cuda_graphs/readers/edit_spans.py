@@ -36,14 +36,44 @@ def edit_text(
 ) -> str | None:
     """`text` with the changes made, or None where that is not possible without rewriting it.
 
-    Lines that no change touches stay as they are, comments included.
+    Lines that no change touches stay as they are, comments included; an option under its new name stays on its line.
     """
+    text, changes = _renamed(text, changes, index, is_raw)
     for change in changes:
         edited = _edit_one(text, change, index, json, is_raw)
         if edited is None:
             return _rewritten_json(text, changes) if json else None
         text = edited
     return text
+
+
+# Names that one option has had: taking one out and setting another is a renaming.
+_NAMES_OF_ONE = (
+    {"cuda_graph_scope", "cuda_graph_modules"},
+    {"enable_cuda_graph", "external_cuda_graph", "cuda_graph_impl"},
+)
+
+
+def _renamed(text: str, changes: Sequence[Change], index: int, is_raw: Any) -> tuple[str, Sequence[Change]]:
+    """The text with keys renamed where the changes come to that, and the changes that are left."""
+    left = list(changes)
+    for gone in [c for c in changes if c[0] == "unset"]:
+        for name in (c[1] for c in changes if c[0] == "set" and c[1][:-1] == gone[1][:-1]):
+            pair = {key[-1].lstrip("-").replace("-", "_") for key in (gone[1], name)}
+            if len(pair) == 2 and any(pair <= names for names in _NAMES_OF_ONE):
+                body = text[1:] if text.startswith("\ufeff") else text
+                try:
+                    spot = parse(body, is_raw=is_raw)[index].spot
+                except (InputError, IndexError):
+                    return text, left
+                event = key_event(spot, gone[1])
+                if event is None or key_event(spot, name) is not None:
+                    continue
+                start, end = event.start_mark.index, event.end_mark.index
+                key = body[start:end].replace(gone[1][-1], name[-1])
+                text = text[: len(text) - len(body)] + body[:start] + key + body[end:]
+                left.remove(gone)
+    return text, left
 
 
 def _edit_one(text: str, change: Change, index: int, json: bool, is_raw: Any) -> str | None:

@@ -19,6 +19,8 @@ __all__ = [
     "change",
     "finding",
     "fix",
+    "following",
+    "open_groups",
     "place",
     "report",
     "stack_line",
@@ -87,7 +89,10 @@ def finding(
     found: Finding, path: str | None = None, style: Style = PLAIN, result: ValidationReport | None = None
 ) -> str:
     """One finding, three to five lines; with its report, fixes are in the input's own spelling."""
-    ways = [result.spelled(way) if result else way for way in (found.fix, *found.other_fixes)]
+    taken = result.way_taken(found) if result and found.severity == "error" and len(result.errors) > 1 else None
+    rule, first = taken or (found.rule_id, found.fix)
+    others = [way for way in (found.fix, *found.other_fixes) if way and way != first]
+    ways = [result.spelled(way) if result else way for way in (first, *others)]
     where = place(found, path)
     head = f"{style.paint(found.severity, found.severity)} {style.paint('bold', found.rule_id)} {found.name}"
     lines = [f"{style.paint('bold', where)}: {head}" if where else head, f"    {found.message}"]
@@ -96,32 +101,47 @@ def finding(
     elif found.severity == "error":
         lines.append(f"    {style.paint('dim', 'fails in:')} {found.phase}")
     if ways[0]:
-        lines.append(f"    {style.paint('good', 'fix:')} {fix(ways[0])}")
+        whose = f" (that of {rule} settles this too)" if rule != found.rule_id else ""
+        lines.append(f"    {style.paint('good', 'fix:')} {fix(ways[0])}{whose}")
     lines += [f"    {style.paint('dim', 'or:')} {fix(way)}" for way in ways[1:]]
     return "\n".join(lines)
 
 
+def following(result: ValidationReport, style: Style = PLAIN) -> list[str]:
+    """Errors that a run would show next, a line each."""
+    return [
+        f"{style.paint('error', 'then:')} {rule.id} {rule.name}: {fix(result.spelled(way))}"
+        for rule, way in result.following
+    ]
+
+
+def open_groups(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
+    """What to give, and the findings that it decides; settings that an input leaves open are one group."""
+    groups: dict[str, list[Finding]] = {}
+    hidden: list[Finding] = []
+    for found in (f for f in findings if f.needs):
+        asked = [_ask(n) for n in found.needs]
+        if all(asked):
+            groups.setdefault(f"needs {' and '.join(filter(None, asked))}", []).append(found)
+        else:
+            hidden.append(found)
+    if hidden:
+        names = list(dict.fromkeys(n for f in hidden for n in f.needs if not _ask(n)))
+        groups[f"hangs on {_few(names)}, not known from this input"] = hidden
+    return list(groups.items())
+
+
+def _few(names: Iterable[str], shown: int = SHOWN) -> str:
+    unique = list(dict.fromkeys(names))
+    return ", ".join(unique[:shown]) + (f" and {len(unique) - shown} more" if len(unique) > shown else "")
+
+
 def undecided(findings: Sequence[Finding], style: Style = PLAIN) -> list[str]:
     """What could not be decided, a line for each thing to give; what could not be read."""
-    given: dict[str, list[str]] = {}
-    hidden: dict[str, None] = {}
-    open_rules: dict[str, None] = {}
-    for found in (f for f in findings if f.needs):
-        fields = [n for n in found.needs if not _ask(n)]
-        if fields:  # settings that the input does not show: one line for all, whatever else would be needed
-            hidden |= dict.fromkeys(fields)
-            open_rules[found.rule_id] = None
-        else:
-            given.setdefault(" and ".join(filter(None, map(_ask, found.needs))), []).append(found.rule_id)
     label = style.paint("info", "undecided")
-    lines = [f"{label} {', '.join(dict.fromkeys(ids))}: needs {what}" for what, ids in given.items()]
-    if open_rules:
-        names = list(hidden)
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        rules = ", ".join(list(open_rules)[:SHOWN]) + (
-            f" and {len(open_rules) - SHOWN} more" if len(open_rules) > SHOWN else ""
-        )
-        lines.append(f"{label} {rules}: hangs on {', '.join(names[:SHOWN])}{more}, not known from this input")
+    lines = [
+        f"{label} {_few(f'{f.rule_id} {f.name}' for f in found)}: {what}" for what, found in open_groups(findings)
+    ]
     rest = [f for f in findings if not f.needs]
     for found in rest[:SHOWN]:
         where = place(found, None)
@@ -133,7 +153,8 @@ def undecided(findings: Sequence[Finding], style: Style = PLAIN) -> list[str]:
 
 def _ask(name: str) -> str | None:
     """How to give something that is no setting of the configuration."""
-    return _ASK.get(name) or (f"--env {name}=VALUE" if re.fullmatch(r"[A-Z][A-Z0-9_]+", name) else None)
+    variable = re.fullmatch(r"[A-Z][A-Z0-9_]+", name)
+    return _ASK.get(name) or (f"--env {name}=VALUE ({name}= when unset)" if variable else None)
 
 
 def stack_line(stack: Stack) -> str:
@@ -186,6 +207,8 @@ def report(result: ValidationReport, path: str | None = None, style: Style = PLA
     """Everything about one configuration."""
     loud = [f for f in result.findings if f.severity != "info"]
     parts = [finding(f, path, style, result) for f in loud]
+    if result.errors:
+        parts += following(result, style)
     quiet = undecided([f for f in result.findings if f.severity == "info"], style)
     if quiet:
         parts.append("\n".join(quiet))
