@@ -14,7 +14,7 @@ from megatron_cuda_graphs.evals.model import Line
 
 NAMES = ("a.yaml", "b.yaml")
 WANTED = {"a.yaml": "accepted", "b.yaml": "refused - moe cuda graph"}
-REVIEW = "review-moe-core-0-19"
+REVIEW = "review-bridge-0-6"
 
 
 @pytest.mark.parametrize(
@@ -134,60 +134,11 @@ def test_hundreds_of_settings_in_a_sentence_are_graded_in_time() -> None:
 
 SHAPES = [
     (
-        "env-bridge-pins",
-        True,
-        "Pins of 3rdparty/Megatron-LM:\n"
-        "\n"
-        "- `0.3.0: megatron-core 0.16.0`\n"
-        "- 0.4.0: 0.17.0\n"
-        "- 0.4.2: v0.17.1\n"
-        "- 0.5.1: core_v0.18.2\n"
-        "- **0.6.1**: 0.19.1",
-    ),
-    (
-        "log-full-iteration-check",
-        True,
-        "It's the DDP NaN check of gradients in `start_grad_sync`.\n"
-        "\n"
-        "rank: 1, line: 99, mode: nan_check_incompatible, "
-        "change: `DistributedDataParallelConfig.check_for_nan_in_grad = False`",
-    ),
-    (
-        "log-full-iteration-check",
-        False,
-        "rank: 1\nline: 99\nmode: nan_check_incompatible\nchange: rerun_mode=disabled",
-    ),
-    (
         "log-never-ends",
         True,
         "mode: graph_lifecycle\n"
         "call: torch.distributed.destroy_process_group()\n"
         "change: `FullCudaGraphWrapper.reset_cuda_graph()`",
-    ),
-    (
-        "log-root-cause-is-victim",
-        True,
-        "Rank 0 is the victim: torchrun names it, but rank 1 never entered.\n"
-        "\n"
-        "`rank: 1`\n"
-        "`mode: not_cuda_graph_nccl_timeout`\n"
-        "`captured: no`\n"
-        "`op: OpType=COALESCED`",
-    ),
-    (
-        "log-item-on-one-rank",
-        True,
-        "- rank: **1**\n- line: 103\n- mode: `sync_in_capture`\n- code: /opt/job/act_stats.py:9",
-    ),
-    (
-        "log-item-on-one-rank",
-        False,
-        "- rank: **1**\n- line: 140\n- mode: `sync_in_capture`\n- code: /opt/job/act_stats.py:9",
-    ),
-    (
-        "steady-full-iteration",
-        True,
-        "captured in: iteration 4\nfirst: iteration 6\nmedian: ~43.2 ms (178.5 kept)",
     ),
     (
         "break-even-four",
@@ -203,44 +154,6 @@ SHAPES = [
         "graph-count",
         True,
         "run-a: 8 (4 layers x 2)\nrun-b: 2\nrun-c: 8\nrun-d: 16\nrun-e: 12",
-    ),
-    (
-        "outcome-core-0-19",
-        True,
-        "a.yaml: full_iteration []\n"
-        "b.yaml: transformer_engine []\n"
-        "c.yaml: local [CudaGraphModule.moe_router, CudaGraphModule.moe_preprocess]\n"
-        "d.yaml: local []\n"
-        "e.yaml: transformer_engine [attn]\n"
-        "f.yaml: full_iteration [] (was local)",
-    ),
-    (
-        "which-full-iteration-recompute",
-        True,
-        "- **0.14.0**: refused - `TypeError: __init__() got an unexpected keyword argument 'cuda_graph_impl'`\n"
-        "- **0.15.3**: refused - CUDA graphs not supported with activation recomputation.\n"
-        "- 0.16.1: accepted\n"
-        "- 0.17.1: accepted\n"
-        "- 0.18.2: accepted (deprecated scope)\n"
-        "- 0.19.2: accepted, with deprecation warnings",
-    ),
-    (
-        "which-script-recompute",
-        False,
-        "core_v0.15.3: refused - CUDA graphs not supported with activation recomputation.\n"
-        "core_v0.16.1: accepted\n"
-        "core_v0.17.1: accepted\n"
-        "core_v0.18.2: accepted\n"
-        "core_v0.19.2: accepted",
-    ),
-    (
-        "which-script-recompute",
-        True,
-        "core_v0.15.3: refused - AssertionError: attn cuda graph is not supported with core_attn recompute.\n"
-        "core_v0.16.1: accepted\n"
-        "core_v0.17.1: accepted\n"
-        "core_v0.18.2: accepted\n"
-        "core_v0.19.2: accepted",
     ),
 ]
 

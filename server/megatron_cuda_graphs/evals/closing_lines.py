@@ -214,9 +214,12 @@ def in_statements(
                 return False, f"{check.name} quotes two messages"
         return True, settled[0].where
     given = {m for m in (*check.messages, *messages) if quotes(m, answer)}
-    if given and given <= set(check.messages) and not any('"' in text for text in quoted):
+    if given and given <= set(check.messages) and not any('"' in text or _TOLD.search(text) for text in quoted):
         return True, settled[0].where
     return False, f"the message for {check.name} is not quoted with it: {settled[0].where}"
+
+
+_TOLD = re.compile(r"(?:^|:\s|\s-\s|\|\s)(?:\S+\s+){3}\S+[^|]*$")  # a message without quotation marks
 
 
 _NO_MODULES = re.compile(

@@ -11,7 +11,7 @@ from ..stack import Stack
 from .settings import GRAPHS, MODULES_FIELD, Setting
 from .vocabulary import LISTS, MODULE_FIELDS, is_environment, leaf
 
-__all__ = ["Base", "Outcome", "Prefer", "judge", "lookup", "proposals", "repeated", "whole"]
+__all__ = ["Base", "Outcome", "Prefer", "home", "judge", "lookup", "proposals", "repeated", "whole"]
 
 Prefer = Literal["first", "last"]
 
@@ -313,10 +313,10 @@ def _path(name: str, outcome: Outcome, base: Base) -> tuple[str, ...]:
     parts = tuple(name.split("."))
     if parts[0] in SECTIONS and len(parts) > 1:
         return found if found and found[0] == parts[0] else parts
-    return found or (*_home(leaf(name), base), leaf(name))
+    return found or (*home(leaf(name), base), leaf(name))
 
 
-def _home(name: str, base: Base) -> tuple[str, ...]:
+def home(name: str, base: Base) -> tuple[str, ...]:
     """The section that has a field: the model where it can be, else the first that has it."""
     from .. import fields
 

@@ -28,7 +28,7 @@ _KINDS = {  # by what stands for the value in the question's last sentence
     "FILE:LINE": r"[\w./-]+\.\w+(?::|,? ?(?:at )?line )\d+",
     "X.Y.Z": r"\d+\.\d+\.\d+",
     "yes/no": r"\b(?:yes|no|none|not|never|nothing)\b",
-    "NAME": r"(?:--)?[A-Za-z]\w*(?:\.\w+)*[_-]\w[\w.-]*(?:\(\))?|\b[A-Z]{4,}\w*",
+    "NAME": r"--[a-z][\w-]+|[A-Za-z]\w*(?:\.\w+)*_\w[\w.]*\b(?:\(\))?|\b[A-Z]{4,}\w*",
     "N": r"(?<![\w.-])\d+(?:[.,]\d+)?(?![\w]|\.\d)",
     "ITERATION": r"(?<![\w.-])\d+(?![\w]|\.\d)",
 }
@@ -83,35 +83,40 @@ def facts(answer: str, question: str, names: tuple[str, ...]) -> Facts:
     """The values that an answer gives for each of the words."""
     words = tuple(n for n in names if is_word(n))
     patterns, meanings = _patterns(question, words), _meanings(question, words)
-    found: dict[str, list[tuple[str, str]]] = {n: [] for n in words}
+    choices = _choices(question, words)
     text = answer.translate(PLAIN)
-    for name, members in _choices(question, words).items():
+    found: dict[str, list[tuple[str, str]]] = {n: [] for n in words}
+    for name, members in choices.items():
         found[name] += _chosen(text, members)
+    free = [n for n in words if n not in choices]
     for label, value, where in _pairs(text):
-        for name in _meant(label, meanings):
-            body = (
-                re.sub(r"\([^()]*\)", " ", value) if patterns[name].search(re.sub(r"\([^()]*\)", " ", value)) else value
-            )
-            near = _beside(name, body, patterns[name]) or [m[0] for m in patterns[name].finditer(body)][:1]
-            if near and name not in _choices(question, words):
-                found[name].append((near[0], where))
+        meant = _meant(label, meanings)
+        for name in free:
+            held = _beside(name, value, patterns[name])
+            if name in meant and not held:
+                held = _first(value, patterns[name])
+            found[name] += [(one, where) for one in held]
     for clause in _clauses(text):
-        for name in words:
-            if name in _choices(question, words):
-                continue
-            for value in _beside(name, clause, patterns[name]):
-                found[name].append((value, clause))
-        about = [n for n in _meant(clause, meanings, least=2) if not found[n]]
-        for name in about:
-            values = list(dict.fromkeys(m[0] for m in patterns[name].finditer(clause)))
-            if len(values) == 1 and name not in _choices(question, words):
-                found[name].append((values[0], clause))
+        meant = _meant(clause, meanings, least=2)
+        for name in free:
+            held = _beside(name, clause, patterns[name])
+            if not held and not found[name] and name in meant:
+                values = list(dict.fromkeys(m[0] for m in patterns[name].finditer(clause)))
+                held = values if len(values) == 1 else []
+            found[name] += [(one, clause) for one in held]
     plain = without_messages(text)
-    for name in words:
-        alone = [p.pattern for p in patterns.values()].count(patterns[name].pattern) == 1
-        if not found[name] and alone and not patterns[name].pattern.startswith("(?<"):
+    kinds = [patterns[n].pattern for n in free]
+    for name in free:
+        if not found[name] and kinds.count(patterns[name].pattern) == 1 and not patterns[name].match("7"):
             found[name] += _only(plain, patterns[name], question)
     return {name: tuple(values) for name, values in found.items()}
+
+
+def _first(value: str, pattern: re.Pattern[str]) -> list[str]:
+    """The first of its kind in a cell, outside of brackets where there is one; all where they are alternatives."""
+    bare = re.sub(r"\([^()]*\)", " ", value)
+    found = [m[0] for m in pattern.finditer(bare)] or [m[0] for m in pattern.finditer(value)]
+    return found if re.search(r"\bor\b|\?", bare) else found[:1]
 
 
 def _only(text: str, pattern: re.Pattern[str], question: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..errors import EnvironmentLacks, InputError
 from ..stack import Stack
 from . import changes, closing, closing_lines
-from .configure import Base, Outcome, Prefer, judge, lookup, repeated, whole
+from .configure import Base, Outcome, Prefer, home, judge, lookup, repeated, whole
 from .facts import facts, is_word
 from .messages import without_messages
 from .model import (
@@ -242,11 +242,21 @@ def _laid_over(label: str | None, base: Base, given: Given) -> Outcome | None:
     """The question's file as the answer changes it: by a diff, not at all, or by settings for the label alone."""
     file = _file(given.root, given.case.checks.config or "")
     text = given.text if label is None else given.parts.get(label, "")
-    if label is None and not any(changes.is_diff(b) for b in blocks(text)):
-        return None
-    held = changes.changed(text, file)
-    if held is not None:
-        return whole(held, base)
+    if label is None:
+        text = without_messages(text)
+
+    def section(field: str) -> str:
+        nested = "." in field or base.frontend != "bridge"
+        return field.rpartition(".")[0] if nested else ".".join(home(field, base))
+
+    held = changes.changed(text, file, section)
+    if held is not None and (label is not None or held != file):
+        outcome = whole(held, base)
+        diff = any(map(changes.is_diff, blocks(text)))
+        said = () if outcome is None or diff else given.settings if label is None else settings(text)
+        asked = [s for s in said if s.strong and s.op == "set" and s.stance == "asserted" and "_" in s.field]
+        if not any(not _equal(outcome.get(s.field), s.value) for s in asked if outcome):
+            return outcome
     if label is None or not text.strip():
         return None
     try:

@@ -23,7 +23,8 @@ _REST = re.compile(
 _ALL = re.compile(
     rf"\b(?:both|all|each|every|either|none|neither|no)\b(?: of)?(?: (?:the|these|those|them|my|your|our))?"
     rf"(?: (?P<n>{_COUNT}))?(?: \w+)??(?: {_NOUN})\b|\b(?:all|both|none|neither|each|every one)\b"
-    rf"(?: (?P<m>{_COUNT}))?(?= (?:are|is|of|start|stop|fail|refuse|accept|take|validate|construct|pass|work|run)\w*|"
+    rf"(?: (?P<m>{_COUNT}))?"
+    r"(?= (?:are|is|of|start|stop|fail|refuse|accept|take|validate|construct|pass|work|run|but|except)\w*|"
     r"\W*$|\W*[:=]| -)",
     re.IGNORECASE,
 )

@@ -88,7 +88,7 @@ def _elements(text: str) -> Iterator[_Element]:
         if fence is not None:
             if mark and line.strip().startswith(fence):
                 body = "\n".join(block)
-                if done and not _SETTINGS.search(body) and len(body) < 2000:
+                if done and len(body) < 2000 and (is_message(body) or not _SETTINGS.search(body)):
                     done[-1] = replace(done[-1], text=f"{done[-1].text} {_quoted(body)}")
                 fence, block = None, []
             else:
@@ -195,6 +195,7 @@ def _openings(messages: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 _CUE = re.compile(
     r"(?P<no>\b(?:refus\w+|reject\w*|stop(?:s|ped)?|die[sd]?|fail(?!ing\b)\w*|rais(?:e[sd]?|ing)|throws?|crash\w*|"
     r"asserts?|abort\w*|invalid|illegal|breaks?|broken|ends? (?:with|in|at)|error(?:s|ed)?|\w+Error|trips?|"
+    r"turn(?:s|ed)? (?:down|away)|"
     r"(?:go(?:es)?|back|fall(?:s)?) (?:back )?to|unusable|cannot (?:keep|stay|be)|fall(?:s)? (?:over|out)|blocked|"
     r"not ok|no-go|"
     r"(?:is|are|do(?:es)?|did|will|would|can)(?: not|n't)(?=\s*(?:[,.;:(\x01-]|$|on\b|in\b|because)))|[❌✗✘✖])|"
@@ -279,7 +280,8 @@ def _plain_brackets(text: str, names: Sequence[str]) -> str:
 
 
 _HARD = re.compile(
-    r"(?<=[^\d\s])[.!?](?=\s|$)|(?<=\d)\.(?=\s+[A-Z\x01]|\s*$)|;|,?\s+\b(?:but|while|whereas|yet|however)\b|\x03"
+    r"(?<=[^\d\s])[.!?](?=\s|$)|(?<=\d)\.(?=\s+[A-Z\x01]|\s*$)|;|"
+    r"(?i:(?<!\ball)(?<!none)(?<!thing)(?<!one),?\s+\b(?:but|while|whereas|yet|however)\b)"
 )
 
 
@@ -318,8 +320,8 @@ def statements(
         if element.kind == "row":
             found += _row(element, lead, names, messages)
         else:
-            found += _prose(element, lead, names, messages, leads, found)
-    return tuple(s for s in _resolved(found, names) if verdicts or not (s.group and _NONE.search(s.where)))
+            found += _prose(element, lead, names, messages, leads, found, verdicts)
+    return tuple(_resolved(found, names))
 
 
 def _row(element: _Element, lead: _Cut, names: tuple[str, ...], messages: tuple[str, ...]) -> Iterator[Statement]:
@@ -389,6 +391,7 @@ def _prose(
     messages: tuple[str, ...],
     leads: bool,
     before: list[Statement],
+    verdicts: bool,
 ) -> Iterator[Statement]:
     cut = _cut(element.text, messages)
     body = _plain_brackets(cut.text, names)
@@ -402,7 +405,7 @@ def _prose(
         if len(clause.split()) > _LONG or clause.rstrip().endswith("?") or _ELSEWHEN.search(_MARK.sub("", clause)):
             last = []
             continue
-        tokens = _tokens(clause, names)
+        tokens = _tokens(clause, names, verdicts)
         kinds = {t.kind for t in tokens}
         if len(names) == 1 and "cue" in kinds and "names" not in kinds and not (made or before):
             # Only one thing is asked about: the first verdict is on it.
@@ -437,8 +440,16 @@ def _of_lead(body: str, cut: _Cut, lead: _Cut, names: tuple[str, ...]) -> Iterat
             yield Statement(name, said, body, cut.restored(body), bool(_HEDGE.search(body)), False, body)
 
 
-def _tokens(clause: str, names: Sequence[str]) -> list[_Token]:
-    tokens = [_Token(m.start, m.end, "names", m) for m in mentions(clause, names)]
+_NONE = re.compile(r"(?:none|neither|either|no)\b", re.IGNORECASE)
+
+
+def _tokens(clause: str, names: Sequence[str], verdicts: bool) -> list[_Token]:
+    """Names, verdicts and quotations in their order. Where values are asked for, "none of them" is one."""
+    tokens = [
+        _Token(m.start, m.end, "names", m)
+        for m in mentions(clause, names)
+        if verdicts or m.how == "named" or not _NONE.match(clause, m.start)
+    ]
     tokens += [t for t in _cues(clause) if not any(n.start <= t.start < n.end for n in tokens if n.kind == "names")]
     tokens += [_Token(m.start(), m.end(), "quote") for m in _MARK.finditer(clause)]
     return sorted(tokens, key=lambda t: t.start)
@@ -505,9 +516,6 @@ def _clause(
             yield Statement(name, said, value, text, hedged, False, clause)
         if mention.how != "named":
             yield Statement(f"\x00{mention.how}", said, value, text, hedged, True, f"{mention.count or ''}\x00{clause}")
-
-
-_NONE = re.compile(r"\b(?:none|neither|either|no)\b", re.IGNORECASE)
 
 
 def _same(text: str, before: Sequence[Statement]) -> str:
