@@ -11,8 +11,8 @@ import pytest
 from evals_shared import CASES, EVALS, LABELLED
 
 from megatron_cuda_graphs.evals.changes import about, changed
-from megatron_cuda_graphs.evals.closing import code
-from megatron_cuda_graphs.evals.facts import facts
+from megatron_cuda_graphs.evals.closing import code, lines
+from megatron_cuda_graphs.evals.facts import facts, is_word
 from megatron_cuda_graphs.evals.graders import grade
 from megatron_cuda_graphs.evals.model import Case, Config, Line
 from megatron_cuda_graphs.evals.names import mentions
@@ -174,6 +174,87 @@ def test_a_verdict_taken_back_makes_any_form_wrong(judged: Case, form: Callable[
         assert hedge is None or not right(judged, hedge), name
 
 
+# In words of several hands --------------------------------------------------------------------------------------------
+
+
+def of(name: str) -> dict[str, str]:
+    return {n: m for n, (_, m) in truth(CASES[name]).items()}
+
+
+LAYERS, UB, OFF = of("which-bridge-layers")["0.6.2"], of("env-nccl-ub-releases"), of("review-offloading-core-0-19")
+FOUR = of("review-bridge-0-4")
+REST = "\n".join(f'- {n[0]} raises "{m}"' for n, m in OFF.items() if m)
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "text"),
+    [
+        ("which-bridge-layers", True, f"Every release but 0.6.2 accepts it. That one ends with `ValueError: {LAYERS}`"),
+        ("which-bridge-layers", True, f"**Works:** 0.3.1 through 0.5.1\n\n**Does not work:** 0.6.2, for \"{LAYERS}\""),
+        ("which-bridge-layers", True, f"0.3.1, 0.4.2 and 0.5.1 take it. 0.6.2 refuses it, with\n\n> {LAYERS}"),
+        ("which-bridge-layers", False, f"Every release accepts it, 0.6.2 included; it only warns `{LAYERS}`"),
+        ("which-bridge-layers", False, f"0.3.1 and 0.4.2 accept it. 0.5.1 and 0.6.2 refuse it: `{LAYERS}`"),
+        ("which-bridge-layers", False, f"0.3.1 and 0.4.2 accept it. 0.6.2 refuses it: `{LAYERS}`"),
+        ("which-bridge-layers", False, f"0.3.1, 0.4.2 and perhaps 0.5.1 accept it. 0.6.2 refuses it: `{LAYERS}`"),
+        ("env-nccl-ub-releases", True, f"0.5.1 and 0.6.2 are fine. On 0.3.1 you get\n\n```\n{UB['0.3.1']}\n```\n\n"
+         "and 0.4.2 stops with the same message."),
+        ("env-nccl-ub-releases", True, f"The two old ones stop: 0.3.1 with `{UB['0.3.1']}` "
+         f"and 0.4.2 with `{UB['0.4.2']}`. The other two start."),
+        ("env-nccl-ub-releases", False, f"Only 0.6.2 is fine. On the others you get\n\n```\n{UB['0.3.1']}\n```\n"),
+        ("review-offloading-core-0-19", True, f"c is the only one that constructs. The rest:\n\n{REST}"),
+        ("review-offloading-core-0-19", True,
+         "| | " + " | ".join(n[0] for n in OFF) + " |\n" + "|--" * 6 + "|\n| constructs | "
+         + " | ".join("no" if m else "yes" for m in OFF.values()) + " |\n| text | " + " | ".join(OFF.values()) + " |"),
+        ("review-offloading-core-0-19", False, f"c and d construct. The rest:\n\n{REST}"),
+        ("review-bridge-0-4", True, "\n".join(f"{n.upper()[0]}. {'❌ ' + m if m else '✅'}" for n, m in FOUR.items())),
+        ("review-bridge-0-4", True, "Passing: `c.yaml`, `d.yaml`\n\nNot passing:\n\n"
+         + "\n".join(f"* `{n}` - {m}" for n, m in FOUR.items() if m)),
+    ],
+)  # fmt: skip
+def test_people_say_it_as_they_like(name: str, good: bool, text: str) -> None:
+    assert right(CASES[name], text) is good
+
+
+Values = dict[str, str]
+
+
+def in_words(value: str) -> str:
+    match = re.fullmatch(r"(?:(\w+) )?\[(.*)\]", value)
+    if not match:
+        return value
+    modules = " and ".join(m.strip() for m in match[2].split(",") if m.strip())
+    return f"{match[1] or ''} {'over ' + modules if modules else 'without any module'}".strip()
+
+
+def in_sentences(values: Values) -> str:
+    return "This is what I find. " + " ".join(f"With {n} it is {in_words(v)}." for n, v in values.items())
+
+
+def in_groups(values: Values) -> str:
+    together: dict[str, list[str]] = {}
+    for name, value in values.items():
+        together.setdefault(value, []).append(name.removesuffix(".yaml"))
+    return "All of them:\n\n" + "\n".join(f"- {' and '.join(n)}: {in_words(v)}" for v, n in together.items())
+
+
+VALUED = [
+    c for c in CASES.values()
+    if all(isinstance(k, Line) and not k.verdict and not is_word(k.name) for k in c.checks.require)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", [in_sentences, in_groups], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("valued", VALUED, ids=lambda c: c.id)
+def test_values_are_found_in_any_form(valued: Case, write: Callable[[Values], str]) -> None:
+    names = tuple(k.name for k in valued.checks.require if isinstance(k, Line))
+    values = {s.name: s.value for s in lines(LABELLED[valued.id].right[0].whole, names) if s.closing}
+    assert right(valued, write(values)), write(values)
+    for name, value in values.items():
+        assert not right(valued, write({n: v for n, v in values.items() if n != name})), f"without {name}"
+        for other in {v for v in values.values() if v != value}:
+            assert not right(valued, write({**values, name: other})), (name, other)
+
+
 # Files ---------------------------------------------------------------------------------------------------------------
 
 FILE = "model:\n  num_layers: 4\n  cuda_graph_impl: local\n  cuda_graph_scope: [attn]\nrng:\n  seed: 1\n"
@@ -281,6 +362,7 @@ def described(case: Case, form: Callable[[Pairs], str], without: str = "") -> st
 TOLD = [
     c for c in CASES.values()
     if (c.checks.config or "").endswith(".yaml") and any(isinstance(k, Config) and k.block for k in c.checks.require)
+    and all(isinstance(k, Config) or (isinstance(k, Line) and k.verdict) for k in c.checks.require)
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from .model import Line
 from .statements import Statement
 from .verdict import polarity
 
-__all__ = ["commits", "in_sentences", "in_statements", "judge", "predicate", "quotes", "referred"]
+__all__ = ["commits", "in_sentences", "in_statements", "judge", "predicate", "quotes", "referred", "verdict_in"]
 
 _SHARE = 0.75  # of a message's words, in order and in one stretch
 _CORE = 5  # words of a message in a row that are enough to know it by, if they are half of it or eight
@@ -28,9 +28,7 @@ def judge(check: Line, value: str, answer: str) -> tuple[bool, str]:
     """Whether a value holds, and why not. `answer` is read where the line quotes no message of its own."""
     value = stripped(value)
     if check.verdict:
-        said = verdict_of(value)
-        if said is None:
-            said = polarity(value, "accepted")
+        said = verdict_in(value)
         if said is not (check.verdict == "accepted"):
             return False, f"{check.name}: {value}"
         if check.messages:
@@ -49,6 +47,12 @@ def judge(check: Line, value: str, answer: str) -> tuple[bool, str]:
         if not numbers or not all(_within(check, n) for n in numbers):
             return False, f"{check.name}: {value}"
     return True, value
+
+
+def verdict_in(value: str) -> bool | None:
+    """Accepted, refused or neither, by how a value begins, or else by its words."""
+    said = verdict_of(value)
+    return polarity(value, "accepted") if said is None else said
 
 
 def _within(check: Line, number: float) -> bool:

@@ -323,6 +323,11 @@ def _plain(value: Any) -> str:
 
 def _line(check: Line, given: Given) -> Passed:
     stated = [said.value for said in given.lines if said.name == check.name and said.closing]
+    if stated and check.verdict and closing_lines.verdict_in(stated[-1]) is None:
+        own = tuple(s for s in given.statements if s.name == check.name)  # a name and a message, say, below a heading
+        marked = closing_lines.in_statements(check, own, given.messages, given.answer)
+        if marked is not None:
+            return marked
     if stated:
         stated[-1] = _pointed(stated[-1], check.name, given)
         right, why = closing_lines.judge(check, stated[-1], given.answer)

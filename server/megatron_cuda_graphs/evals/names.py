@@ -16,7 +16,7 @@ _NOUN = (
 _COUNT = r"(?:two|three|four|five|six|seven|eight|nine|ten|\d)"
 _COUNTS = {w: n for n, w in enumerate(_COUNT[3:-4].split("|"), 2)}
 _REST = re.compile(
-    rf"\b(?:(?:all |any )?(?:the |these )?(?:other|remaining)(?: (?P<n>{_COUNT}))?(?: \w+)?(?: {_NOUN})?(?=\W|$)"
+    rf"\b(?:(?:all |any )?(?:the |these )?(?:other|remaining)(?: (?P<n>{_COUNT}))?(?:(?: \w+)? {_NOUN})?(?=\W|$)"
     rf"|(?:all )?(?:the )?others\b|the (?:rest|remainder)\b(?: of (?:them|the {_NOUN}))?(?! of\b)|everything else\b)",
     re.IGNORECASE,
 )
@@ -54,6 +54,7 @@ class Mention:
     names: tuple[str, ...]
     how: str = "named"
     count: int | None = None
+    excepted: tuple[str, ...] = ()  # what was taken out of the group
 
 
 @lru_cache(maxsize=128)
@@ -131,7 +132,7 @@ def _without(text: str, found: list[Mention], order: list[str]) -> list[Mention]
         last = done[-1] if done else None
         between = text[(last.start if last else 0) : one.start]
         if last and one.how == "named" and last.how != "named" and _EXCEPT.search(between) and len(between) < 60:
-            done[-1] = Mention(last.start, one.end, tuple(n for n in order if n not in one.names))
+            done[-1] = Mention(last.start, one.end, tuple(n for n in order if n not in one.names), excepted=one.names)
         else:
             done.append(one)
     return done

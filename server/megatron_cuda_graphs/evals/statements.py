@@ -8,9 +8,10 @@ before anything else is read, and belong to the names of their sentence, item or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 
 from .messages import is_message
 from .names import Mention, mentions
@@ -54,6 +55,7 @@ class _Element:
 
 
 _ITEM = re.compile(r"^\s*(?:[-*+•]\s+|\(?\d{1,2}[.)]\s+)")
+_LETTER = re.compile(r"^\s*\(?([A-Za-z])[.)]\s+")  # an item by the letter of its file
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
 _SETTINGS = re.compile(r"^\s*(?:[+-]\s*)?(?:[\w.]+\s*[:=]\s*\S|--\w[\w-]*|@@)", re.MULTILINE)
 
@@ -116,10 +118,10 @@ def _elements(text: str) -> Iterator[_Element]:
         if not bare:
             close()
             kind = "text"
-        elif _ITEM.match(line):
+        elif _ITEM.match(line) or _LETTER.match(line):
             close()
             kind = "item"
-            held.append(line)
+            held.append(_LETTER.sub(r"\1: ", line))
         elif bare.startswith("#") or re.fullmatch(r"\*\*[^*]+\*\*:?", bare):
             close()
             kind = "text"
@@ -173,7 +175,8 @@ def _cut(text: str, messages: tuple[str, ...]) -> _Cut:
     text = _SPAN.sub(span, text)
     for pattern in _openings(messages):  # messages that stand there without quotation marks
         text = pattern.sub(lambda m: out(m[0]), text)
-    return _Cut(_words(re.sub(r"\*\*|`", "", text)), tuple(quotes))
+    text = re.sub(r"\x01 +(?=[.,;:!?)])", "\x01", re.sub(r"\*\*|`", "", text))
+    return _Cut(_words(text), tuple(quotes))
 
 
 @lru_cache(maxsize=64)
@@ -199,7 +202,9 @@ _CUE = re.compile(
     r"(?:go(?:es)?|back|fall(?:s)?) (?:back )?to|unusable|cannot (?:keep|stay|be)|fall(?:s)? (?:over|out)|blocked|"
     r"not ok|no-go|"
     r"(?:is|are|do(?:es)?|did|will|would|can)(?: not|n't)(?=\s*(?:[,.;:(\x01-]|$|on\b|in\b|because)))|[❌✗✘✖])|"
-    r"(?P<yes>\b(?:accept(?:s|ed|able)?|valid|(?<!to )validates?|(?<!to )constructs?|starts?|(?<!to )pass(?:es)?|"
+    r"(?P<yes>\b(?:(?:passing|working|starting|validating|running)(?=\W*:)|"
+    r"(?:gets? to|reach(?:es)?) (?:the )?training|"
+    r"accept(?:s|ed|able)?|valid|(?<!to )validates?|(?<!to )constructs?|starts?|(?<!to )pass(?:es)?|"
     r"(?:get|got|gets|come|comes|go|goes) (?:past|through|up)|"
     r"(?:can|may|could) (?:stay|keep|remain|go|share|have|be (?:kept|used|shared))|"
     r"tak(?:es?|en)(?= (?:it|the|this|that|them|all|every|both|either|any|\w+\.\w+)\b|\W*$)|works?|runs?(?!\.\w)|"
@@ -281,14 +286,19 @@ def _plain_brackets(text: str, names: Sequence[str]) -> str:
 
 _HARD = re.compile(
     r"(?<=[^\d\s])[.!?](?=\s|$)|(?<=\d)\.(?=\s+[A-Z\x01]|\s*$)|;|"
-    r"(?i:(?<!\ball)(?<!none)(?<!thing)(?<!one),?\s+\b(?:but|while|whereas|yet|however)\b)"
+    r"(?i:,?\s+\b(?:but|while|whereas|yet|however)\b)"
 )
+
+
+_GROUP = re.compile(r"\b(?:all|every\w*|each|none|nothing|any)\b[^,;]*$", re.IGNORECASE)
 
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
     """The clauses of a text, and whether each begins a sentence."""
     at, new = 0, True
     for end in _HARD.finditer(text):
+        if end[0].strip().lower() == "but" and _GROUP.search(text[max(at, end.start() - 30) : end.start()]):
+            continue  # "all of them but"
         yield text[at : end.end()], new
         at, new = end.end(), end[0] in ".!?"
     if text[at:].strip():
@@ -312,7 +322,7 @@ def statements(
     """
     text = answer.translate(PLAIN).replace("\r\n", "\n").replace("\r", "\n")
     found: list[Statement] = []
-    elements = list(_elements(text))
+    elements = list(_turned(_elements(text), names))
     for number, element in enumerate(elements):
         after = elements[number + 1] if number + 1 < len(elements) else None
         leads = after is not None and after.kind in ("item", "row") and element.kind in ("text", "item", "heading")
@@ -322,6 +332,21 @@ def statements(
         else:
             found += _prose(element, lead, names, messages, leads, found, verdicts)
     return tuple(_resolved(found, names))
+
+
+def _turned(elements: Iterable[_Element], names: tuple[str, ...]) -> Iterator[_Element]:
+    """Tables that have the names in their head, as rows that begin with them."""
+    for (kind, heads), group in groupby(elements, key=lambda e: (e.kind, e.heads)):
+        rows = list(group)
+        named = [n for n, h in enumerate(heads) if len(m := mentions(h, names)) == 1 and m[0].how == "named"]
+        if kind != "row" or len(named) < 2:
+            yield from rows
+            continue
+        cells = [r.text.split("\x02") for r in rows]
+        titles = tuple(c[0] for c in cells)
+        for n in named:
+            column = [c[n] if n < len(c) else "" for c in cells]
+            yield _Element("row", "\x02".join([heads[n], *column]), rows[0].lead, ("", *titles))
 
 
 def _row(element: _Element, lead: _Cut, names: tuple[str, ...], messages: tuple[str, ...]) -> Iterator[Statement]:
@@ -514,6 +539,8 @@ def _clause(
         value = value or clause[token.end : until]
         for name in mention.names:
             yield Statement(name, said, value, text, hedged, False, clause)
+        for name in mention.excepted if said is not None else ():
+            yield Statement(name, not said, "", "", hedged, False, clause)
         if mention.how != "named":
             yield Statement(f"\x00{mention.how}", said, value, text, hedged, True, f"{mention.count or ''}\x00{clause}")
 
