@@ -98,7 +98,7 @@ def skills(b: Bench) -> None:
     for line in block[1].splitlines():
         command = line.split("  #")[0].strip()
         if "examples/" in command or " explain " in command:
-            expected = 0 if "--fix" in command or " explain " in command else 1
+            expected = 0 if " explain " in command else 1
             b.run("sh", "scripts/mcg", *command.split()[1:], cwd=skill, code=expected, says="MCG|---")
     cli = (*b.node("mcp-inspector"), "--cli", "sh", skill / "scripts/mcg", "serve")
     b.run(*cli, "--method", "tools/list", "--format", "json", "-q", says='"diagnose_error"', quiet=True)

@@ -22,6 +22,8 @@ from .frontends._base import apply
 from .judge import judge
 from .readers.reading import Reading
 from .releases import Release
+from .report import Fix
+from .rules import Rule
 from .rules._rule import Change, to, unset
 from .rules._state import as_list
 from .settings import Settings, module_name
@@ -58,11 +60,15 @@ class Migrated(NamedTuple):
         text: in the input's own shape; it validates clean for that release.
         env: environment variables to go with it.
         notes: what changed beyond spelling, or could not be kept.
+        changes: to the spelling, in the input's own words.
+        repairs: what the target's rules ask for beyond that, with the rule.
     """
 
     text: Any
     env: Mapping[str, str]
     notes: tuple[str, ...]
+    changes: tuple[Fix, ...] = ()
+    repairs: tuple[tuple[Rule, tuple[Fix, ...]], ...] = ()
 
 
 def meaning(settings: Settings) -> Meaning:
@@ -149,16 +155,18 @@ def migrate(reading: Reading, source: Stack, target: Stack, env: Mapping[str, st
     before = judge(reading, source, env)
     first = report(before)
     if not first.ok:
+        if not report(judge(reading, target, env)).errors:
+            return Migrated(reading.edit([]), {}, ())  # it says it in the target's words already
         error = first.errors[0]
         raise InputError(
             f"this is not right for its own release yet: {error.rule_id} {error.name}.",
-            hint="Run --fix for that release first.",
+            hint="Give --fix too: it is repaired for that release first.",
             line=error.location.line if error.location else None,
         )
     front, judged = frontend_of(reading.frontend), target.judged(reading.frontend)
     settings = front.settings(reading, judged, env)
     notes: list[str] = []
-    current = reading
+    current, edits = reading, list[Any]()
     if any(name in before.settings.written for name in FIELDS):
         try:
             wanted = meaning(before.settings)
@@ -172,11 +180,11 @@ def migrate(reading: Reading, source: Stack, target: Stack, env: Mapping[str, st
             edit=lambda fixes: reading.edit([*edits, *fixes]),
         )
     after = report(judge(current, target, env))
-    for error in after.errors:
-        notes.append(f"{error.rule_id} {error.name}: {error.message}")
+    notes += [f"{error.rule_id} {error.name}: {error.message}" for error in after.errors]
     if after.fixed is None:
         raise InputError(
             f"there is no way known to make this valid for that release: {after.errors[0].rule_id} "
             f"{after.errors[0].message}" if after.errors else "that stack does not work as a whole."
         )  # fmt: skip
-    return Migrated(after.fixed, after.fixed_env or {}, tuple(notes))
+    repairs = tuple((rule, tuple(after.spelled(way))) for rule, way in after.repairs)
+    return Migrated(after.fixed, after.fixed_env or {}, tuple(notes), tuple(edits), repairs)

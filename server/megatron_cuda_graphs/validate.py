@@ -88,6 +88,14 @@ class ValidationReport(Result):
         """What could not be decided and would be an error."""
         return [f for f in self.findings if f.severity == "info" and f.needs]
 
+    @property
+    def open_repairs(self) -> list[tuple[Rule, tuple[FieldFix | EnvFix, ...]]]:
+        """The steps of `fixed` that settle what hangs on variables which the text's own environment leaves out."""
+        if self._judgement is None or self._judgement.reading.env is None:
+            return []
+        ids = {f.rule_id for f in self.open_errors}
+        return [(rule, way) for rule, way in self.repairs if rule.id in ids] if ids else []
+
     def way_taken(self, found: Finding) -> tuple[str, tuple[Fix, ...]] | None:
         """The step of `fixed` that mends an error, with its rule: its own or, of errors about one field, an earlier
         one's; None where no fix is known or it is not told."""

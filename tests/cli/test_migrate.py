@@ -100,3 +100,57 @@ def test_output_goes_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     assert "cuda_graph_impl: local" in (tmp_path / "b").read_text()
     assert file.read_text() == before
+
+
+OLD = """\
+num_layers: 4
+hidden_size: 64
+num_attention_heads: 4
+use_te_rng_tracker: true
+cuda_graph_impl: transformer_engine  # impl
+cuda_graph_scope: [attn, mlp]  # mcg: ignore[MCG999] keep
+"""
+WAY = ("--stack", "core=0.17.1", "--to", "core=0.19.2")
+
+
+def test_what_changed_and_the_verdict_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(OLD)
+    assert main(["validate", str(file), *WAY, "--diff"]) == 0
+    assert "would be rewritten: accepted" in capsys.readouterr().err
+    assert file.read_text() == OLD
+    assert main(["validate", str(file), *WAY]) == 0
+    err = capsys.readouterr().err
+    assert 'remove cuda_graph_scope; cuda_graph_modules = ["attn", "mlp"]' in err
+    assert "rewritten: accepted, as far as could be decided (core 0.19.2" in err
+
+
+def test_comment_of_a_renamed_line_stays(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(OLD)
+    assert main(["validate", str(file), *WAY]) == 0
+    assert file.read_text() == OLD.replace("cuda_graph_scope", "cuda_graph_modules")
+
+
+def test_second_migration_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(OLD)
+    assert main(["validate", str(file), *WAY]) == 0
+    new = file.read_text()
+    assert main(["validate", str(file), *WAY]) == 0
+    assert "already written for this release: accepted" in capsys.readouterr().err
+    assert file.read_text() == new
+
+
+def test_what_is_wrong_for_its_own_release_is_named_or_fixed_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, other = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    file.write_text(OLD.replace("mlp", "bogus"))
+    other.write_text(OLD)
+    assert main(["validate", str(file), str(other), *WAY]) == 2
+    assert f"{file}:6: this is not right for its own release yet: MCG009" in capsys.readouterr().err
+    assert "cuda_graph_modules" in other.read_text()
+    assert main(["validate", str(file), *WAY, "--fix"]) == 0
+    assert "cuda_graph_modules: [attn]  # mcg" in file.read_text()
+    assert "1 fixed, 0 remaining: accepted" in capsys.readouterr().err

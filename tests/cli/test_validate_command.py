@@ -62,8 +62,9 @@ def test_fixed_example_is_accepted_and_keeps_its_comments(tmp_path: Path, capsys
 
 def test_diff_shows_and_does_not_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "run.yaml", BAD)
-    main(["validate", file, *CORE, "--fix", "--diff"])
-    out = capsys.readouterr().out
+    assert main(["validate", file, *CORE, "--fix", "--diff"]) == 1
+    out, err = capsys.readouterr()
+    assert "1 would be fixed, 0 remaining: accepted" in err
     assert out.startswith(f"--- {file}\n+++ {file}\n@@")
     assert "-cuda_graph_impl: te  # typo\n+cuda_graph_impl: transformer_engine  # typo\n" in out
     assert Path(file).read_text() == BAD
@@ -252,6 +253,90 @@ def test_a_fix_that_needs_the_environment_says_so(tmp_path: Path, capsys: pytest
     env = ("--env", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
     assert main(["validate", file, "--stack", "core=0.19.2,te=2.14.0", *env, "--fix", "--diff"]) == 1
     assert "also set NCCL_GRAPH_REGISTER=0 in the job's environment" in capsys.readouterr().err
+
+
+SCRIPT = """\
+#!/bin/bash
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+torchrun pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 \\
+    --max-position-embeddings 1024 --micro-batch-size 1 --cuda-graph-impl transformer_engine \\
+    --cuda-graph-modules attn --te-rng-tracker
+"""
+LM = ("--stack", "core=0.18.2")
+
+
+def test_strict_fails_on_what_would_be_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "exp.sh", SCRIPT)
+    assert main(["validate", file, *LM]) == 0
+    out = capsys.readouterr().out
+    assert "undecided MCG330 expandable-segments-flag-check: needs --env NCCL_GRAPH_REGISTER=VALUE" in out
+    assert "fix: MCG330 export NCCL_GRAPH_REGISTER=0" in out
+    assert main(["validate", file, *LM, "--strict"]) == 1
+    assert main(["validate", file, *LM, "--strict", "--env", "NCCL_GRAPH_REGISTER=0"]) == 0
+    assert main(["validate", file, *LM, "--env", "NCCL_GRAPH_REGISTER="]) == 1  # how to say that it is unset
+
+
+@pytest.mark.parametrize(("strict", "level"), [((), "notice"), (("--strict",), "error")])
+def test_github_is_told_of_the_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strict: tuple[str, ...], level: str
+) -> None:
+    file = write(tmp_path / "exp.sh", SCRIPT)
+    assert main(["validate", file, *LM, *strict, "--format", "github"]) == len(strict)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"::{level} file={file},line=")
+    assert "MCG330 expandable-segments-flag-check: needs --env NCCL_GRAPH_REGISTER=VALUE" in line
+
+
+@pytest.mark.parametrize("text", [SCRIPT, SCRIPT.replace("-impl transformer_engine", "-impl te")])
+def test_fix_sets_the_variable_that_the_scripts_own_exports_ask_for(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path / "exp.sh", text)
+    assert main(["validate", file, *LM, "--fix"]) == 0
+    head = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nexport NCCL_GRAPH_REGISTER=0\n"
+    assert Path(file).read_text() == SCRIPT.replace("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", head)
+    assert main(["validate", file, *LM, "--strict"]) == 0
+
+
+LOCAL = (
+    "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 4\n"
+    "  cuda_graph_impl: local\n  cuda_graph_modules: [attn, mlp]\n"
+)
+
+
+def test_error_behind_the_first_is_named_with_its_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "a.yaml", LOCAL)
+    assert main(["validate", file, *STACK]) == 1
+    assert "\nthen: MCG219 te-rng-tracker-required: model.use_te_rng_tracker = true\n" in capsys.readouterr().out
+    assert main(["validate", file, *STACK, "--format", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [f["rule_id"] for f in report["findings"] if f["severity"] == "error"] == ["MCG214"]
+    assert report["then"] == ["MCG219 te-rng-tracker-required"]
+    assert main(["validate", file, *STACK, "--fix"]) == 0
+    assert "2 fixed, 0 remaining: accepted" in capsys.readouterr().err
+
+
+def test_of_two_fixes_for_one_field_the_one_that_is_applied_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = LOCAL.replace("local", "transformer_engine").replace("[attn, mlp]", "[moe, moe_router]")
+    file = write(tmp_path / "a.yaml", text + "  num_moe_experts: 8\n  use_te_rng_tracker: true\n")
+    assert main(["validate", file, *STACK]) == 1
+    fixes = [line.strip() for line in capsys.readouterr().out.splitlines() if "fix:" in line]
+    assert fixes[0] == 'fix: model.cuda_graph_modules = ["moe_router"]'
+    assert fixes[1] == fixes[0] + " (that of MCG040 settles this too)"
+    assert main(["validate", file, *STACK, "--fix"]) == 0
+    assert "cuda_graph_modules: [moe_router]\n" in Path(file).read_text()
+
+
+def test_warnings_that_fix_leaves_are_counted_and_the_way_out_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(
+        tmp_path / "a.yaml", GOOD.replace("none", "local") + "cuda_graph_scope: [attn]\nuse_te_rng_tracker: true\n"
+    )
+    assert main(["validate", file, *CORE, "--fix"]) == 0
+    assert "2 warnings are left: --fix mends errors only; --to with the same stack" in capsys.readouterr().err
+    assert main(["validate", file, *CORE, "--to", CORE[1]]) == 0
+    assert "cuda_graph_modules: [attn]" in Path(file).read_text()
 
 
 def test_ignored_rule_is_left_out_and_unknown_rule_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

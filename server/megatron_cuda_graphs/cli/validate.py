@@ -49,9 +49,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser, "sarif", "github")
     change = parser.add_argument_group("changing the input (standard input is answered on standard output)")
     change.add_argument("--fix", action="store_true", help="rewrite the files with each error's first fix")
-    change.add_argument("--to", metavar="STACK", help="rewrite the files into another release's spelling and rules")
-    change.add_argument("--diff", action="store_true", help="show the change instead of writing it")
+    change.add_argument(
+        "--to", metavar="STACK",
+        help="rewrite the files into another release's spelling and rules; with --fix, after repairing them",
+    )  # fmt: skip
+    change.add_argument(
+        "--diff", action="store_true",
+        help="show the change instead of writing it; exit code 1 where --fix has something to change (0 with -o)",
+    )  # fmt: skip
     change.add_argument("-o", "--output", metavar="FILE", help="write the changed text or the diff there; - is stdout")
+    parser.add_argument(
+        "--strict", action="store_true",
+        help="what could not be decided and would be an error fails too: exit code 1, an error for github",
+    )  # fmt: skip
     accept = parser.add_argument_group(
         "accepting findings (also: a comment `# mcg: ignore[MCG044] reason` in the input)"
     )
@@ -118,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
         code = change(args, rows, env, target)
     else:
         _show(args, rows, bad, wanted)
-        code = int(any(r.failed for r in rows))
+        code = int(any(r.failed or (args.strict and r.report.open_errors) for r in rows))
     return code or (2 if bad else 0)
 
 
@@ -183,7 +193,7 @@ def _show(args: argparse.Namespace, rows: list[Judged], bad: list[Unreadable], w
     elif args.format == "github":
         from ..render import github
 
-        lines = [github.report(r.report, r.source.path) for r in rows]
+        lines = [github.report(r.report, r.source.path, strict=args.strict) for r in rows]
         lines += [github.unread(b.error, b.source.path) for b in bad]
         out("\n".join(line for line in lines if line))
     else:

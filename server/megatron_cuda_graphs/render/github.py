@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .text import fix
+from .text import fix, open_groups
 
 if TYPE_CHECKING:
     from ..errors import InputError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "unread"]
 
-_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
+_LEVEL = {"error": "error", "warning": "warning"}
 
 
 def _data(text: str) -> str:
@@ -28,8 +28,8 @@ def _command(level: str, said: str, **where: object) -> str:
     return f"::{level} {properties}::{_data(said)}"
 
 
-def report(result: ValidationReport, path: str | None) -> str:
-    """A workflow command for each finding that is decided; undecided ones would drown them."""
+def report(result: ValidationReport, path: str | None, *, strict: bool = False) -> str:
+    """A workflow command for each finding that is decided, and one for each thing that would decide others."""
     lines = []
     for found in result.findings:
         if found.severity == "info":
@@ -44,6 +44,16 @@ def report(result: ValidationReport, path: str | None) -> str:
             _command(
                 _LEVEL[found.severity], said, file=(at.path if at else None) or path,
                 line=at and at.line, col=at and at.column, title=f"{found.rule_id} {found.name}",
+            )
+        )  # fmt: skip
+    for what, found in open_groups(result.findings):
+        at = found[0].location
+        rules = ", ".join(f"{f.rule_id} {f.name}" for f in found)
+        lines.append(
+            _command(
+                "error" if strict else "notice", f"undecided {rules}: {what}", file=(at.path if at else None) or path,
+                line=at and at.line, col=at and at.column,
+                title=f"undecided: {found[0].rule_id} {found[0].name}" + (f" (+{len(found) - 1})" if found[1:] else ""),
             )
         )  # fmt: skip
     return "\n".join(lines)

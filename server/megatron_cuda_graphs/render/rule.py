@@ -150,7 +150,7 @@ def _example(rule: Rule, shown: Example) -> list[str]:
     with_env = f", with {' '.join(f'{k}={v}' for k, v in env.items())} in the job's environment" if env else ""
     lines = [
         f"For {render.stack_line(report.stack)}{with_env}:", "", f"```{language}", bad, "```", "",
-        "```text", render.finding(found, result=report), "```",
+        "```text", render.finding(found, result=report, own=True), "```",
     ]  # fmt: skip
     if found.severity == "error" and report.fixed is not None:
         good, _ = written(report.fixed, shown["frontend"])

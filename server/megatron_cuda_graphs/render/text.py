@@ -86,10 +86,17 @@ def _upstream(found: Finding) -> str:
 
 
 def finding(
-    found: Finding, path: str | None = None, style: Style = PLAIN, result: ValidationReport | None = None
+    found: Finding,
+    path: str | None = None,
+    style: Style = PLAIN,
+    result: ValidationReport | None = None,
+    *,
+    own: bool = False,
 ) -> str:
-    """One finding, three to five lines; with its report, fixes are in the input's own spelling."""
-    taken = result.way_taken(found) if result and found.severity == "error" and len(result.errors) > 1 else None
+    """One finding, three to five lines; with its report, fixes are in the input's own spelling, and the one that
+    `fixed` takes comes first, unless the finding's own is asked for."""
+    several = result is not None and found.severity == "error" and len(result.errors) > 1
+    taken = result.way_taken(found) if result and several and not own else None
     rule, first = taken or (found.rule_id, found.fix)
     others = [way for way in (found.fix, *found.other_fixes) if way and way != first]
     ways = [result.spelled(way) if result else way for way in (first, *others)]
@@ -101,7 +108,7 @@ def finding(
     elif found.severity == "error":
         lines.append(f"    {style.paint('dim', 'fails in:')} {found.phase}")
     if ways[0]:
-        whose = f" (that of {rule} settles this too)" if rule != found.rule_id else ""
+        whose = f" (that of {rule} settles this too)" if first != found.fix and rule != found.rule_id else ""
         lines.append(f"    {style.paint('good', 'fix:')} {fix(ways[0])}{whose}")
     lines += [f"    {style.paint('dim', 'or:')} {fix(way)}" for way in ways[1:]]
     return "\n".join(lines)
@@ -139,9 +146,7 @@ def _few(names: Iterable[str], shown: int = SHOWN) -> str:
 def undecided(findings: Sequence[Finding], style: Style = PLAIN) -> list[str]:
     """What could not be decided, a line for each thing to give; what could not be read."""
     label = style.paint("info", "undecided")
-    lines = [
-        f"{label} {_few(f'{f.rule_id} {f.name}' for f in found)}: {what}" for what, found in open_groups(findings)
-    ]
+    lines = [f"{label} {_few(f'{f.rule_id} {f.name}' for f in found)}: {what}" for what, found in open_groups(findings)]
     rest = [f for f in findings if not f.needs]
     for found in rest[:SHOWN]:
         where = place(found, None)
@@ -212,6 +217,10 @@ def report(result: ValidationReport, path: str | None = None, style: Style = PLA
     quiet = undecided([f for f in result.findings if f.severity == "info"], style)
     if quiet:
         parts.append("\n".join(quiet))
+    parts += [
+        f"    {style.paint('good', 'fix:')} {rule.id} {fix(result.spelled(way))} (if unset, it fails in {rule.phase})"
+        for rule, way in result.open_repairs
+    ]
     head = f"{style.paint('bold', path)}: " if path else ""
     return "\n".join([*parts, head + summary(result, style)])
 
