@@ -136,7 +136,7 @@ def _recommend() -> Iterator[StrictTool]:
 
     def recommend(workload: str | dict[str, Any], stack: Any, impl: str | None = None) -> CallToolResult:
         result = recommend_scope(workload, stack=_stack(stack), impl=impl)
-        return answer(text(result, shown=1), result)
+        return answer(text(result), result)
 
     yield StrictTool.of(
         recommend, Recommend, Recommendation, depth=2, name="recommend_scope", title="Recommend CUDA graphs",

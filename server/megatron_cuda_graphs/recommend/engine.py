@@ -17,7 +17,7 @@ from .plans import PLANS, Plan, shown
 from .similar import precedents
 from .spell import Base, Spelled, environment, words
 from .workload import Workload
-from .worth import bound
+from .worth import bound, of_choice
 
 __all__ = ["recommend_scope"]
 
@@ -107,7 +107,7 @@ class _Run:
             alternatives=tuple(options[1:]),
             rejected=tuple(list(self.rejected.values())[:MAX_REJECTED]),
             assumptions=assumptions,
-            worth_it=self.worth,
+            worth_it=of_choice(self.worth, self.w, ranked[0][0], advice.spread(choice.expected)),
             bring_up=advice.bring_up(self.w, ranked[0][0], ranked[1][0] if len(ranked) > 1 else None),
             watch=advice.watch(self.w, ranked[0][0], self.judged, self.tried[ranked[0][0]][0].warnings),
             ignored=self.w.facts.ignored,

@@ -7,7 +7,7 @@ assume for it and says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..readers.reading import Reading
 from ..unknown import is_unknown
 
-__all__ = ["EXTRA", "MODEL", "Facts", "coerce", "from_mapping", "is_fact", "precision_of"]
+__all__ = ["EXTRA", "MODEL", "Facts", "check_names", "coerce", "from_mapping", "is_fact", "precision_of"]
 
 # Fields of megatron-core's TransformerConfig (or of Bridge's providers) that graphs, memory or speed hang on.
 MODEL: dict[str, str] = {
@@ -256,6 +256,33 @@ def is_fact(key: Any, value: Any) -> bool:
     if name in ("hf_config", "trace", "profile", "profile_trace", "parallelism"):
         return True
     return not isinstance(value, Mapping) and (name in KINDS or name in _CANONICAL or name in _OPPOSITE)
+
+
+# Read by `_derive`, from Hugging Face's keys and recipes' fields, without being facts themselves.
+_READ_ALONG = frozenset({
+    "fp4", "fp8", "fp8_recipe", "fp16", "bf16", "mixed_precision", "first_k_dense_replace", "n_shared_experts",
+    "layer_types", "vision_config", "vision_tower", "image_token_id", "dataset", "env", "env_vars", "trace",
+    "profile_trace",
+})  # fmt: skip
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse facts that nothing here has a meaning for.
+
+    Raises:
+        InputError: the first such name, with the one that was likely meant.
+    """
+    from ..fields import core_fields, did_you_mean
+    from ..releases import CORE
+
+    known = {*KINDS, *_CANONICAL, *_OPPOSITE, *_READ_ALONG, *_MAMBA_SIZES, *_MAPPINGS}
+    for said in names:
+        name = said.strip().lower().replace("-", "_").lstrip("_")
+        if name in known or name in core_fields(CORE[-1]) or _GRAPHS.search(name) or name.startswith("linear_num_"):
+            continue
+        guess = did_you_mean(name.rpartition(".")[2], known, limit=1) or did_you_mean(name, known, limit=1)
+        hint = f"Did you mean {guess[0]}?" if guess else "docs/recommend.md lists the names of facts."
+        raise InputError(f"{said!r} is no fact about a workload.", hint=hint)
 
 
 def from_mapping(given: Mapping[Any, Any], *, env: Mapping[str, str] | None = None) -> Facts:

@@ -213,8 +213,8 @@ _SAID: tuple[tuple[str, str, Any], ...] = (
 )  # fmt: skip
 
 
-def from_words(line: str) -> Facts:
-    """Facts from a line such as «Qwen3 MoE, 16 H100, dropless, all-to-all, bf16».
+def from_words(line: str, more: Mapping[str, Any] | None = None) -> Facts:
+    """Facts from a line such as «Qwen3 MoE, 16 H100, dropless, all-to-all, bf16»; `more` goes over it.
 
     Only words with one meaning count; what is not understood is listed, not guessed at.
 
@@ -248,11 +248,12 @@ def from_words(line: str) -> Facts:
     facts = from_mapping(values)
     from .workload import Workload
 
-    if set(facts.values) <= {"model"} and not Workload(facts).kind_known:
+    if not more and set(facts.values) <= {"model"} and not Workload(facts).kind_known:
         raise InputError(
             f"nothing in {line[:80]!r} says what is run.",
             hint="Name the kind of model, the GPU and the parallelism, such as: MoE, 128 experts, 16 H100, TP2 PP2 "
             "EP4.",
         )
     understood = set(re.findall(r"[\w.-]+", first.lower()))
-    return replace(facts, ignored=tuple(sorted({w for w in left if w not in understood})))
+    facts = replace(facts, ignored=tuple(sorted({w for w in left if w not in understood})))
+    return _joined(facts, from_mapping(more)) if more else facts

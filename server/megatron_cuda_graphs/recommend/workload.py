@@ -212,6 +212,16 @@ class Workload:
         return GPUS["h100"]
 
     @once
+    def gpu_assumed(self) -> bool:
+        """Nothing given names a GPU that is known here."""
+        return not any(text and gpu(str(text)) for text in (self.values.get("gpu"), self.arch))
+
+    @once
+    def gpu_said(self) -> str:
+        """The GPU's name, marked where it is an assumption."""
+        return f"{self.gpu.name} (assumed)" if self.gpu_assumed else self.gpu.name
+
+    @once
     def memory_gb(self) -> float:
         return float(self.values.get("gpu_memory_gb") or self.gpu.memory_gb)
 

@@ -11,7 +11,7 @@ from .model import WorthIt
 from .plans import Plan
 from .workload import Workload
 
-__all__ = ["HOST_MS", "WORTH", "Profile", "bound", "host_share", "profile_of", "read_trace"]
+__all__ = ["HOST_MS", "WORTH", "Profile", "bound", "host_share", "of_choice", "profile_of", "read_trace"]
 
 WORTH = 1.05  # below, a run that can fail or hold more memory wins less than steps vary among themselves
 MAX_TRACE_BYTES = 512 * 1024 * 1024
@@ -145,6 +145,35 @@ def _gpu_ms(w: Workload) -> float | None:
     return flops / (peak * 1e9 * EFFICIENCY[w.family])
 
 
+def _missing(w: Workload) -> str:
+    """What an estimate from shapes lacks, by name."""
+    lacks = {
+        "hidden_size": w.hidden is None,
+        "num_layers": w.layers is None,
+        "seq_length": not w.known("seq_length"),
+        "micro_batch_size": not w.known("micro_batch_size"),
+        "gpu": w.gpu_assumed,
+        f"gpu_busy_ms ({w.gpu.name}'s peak in {w.family} is not known here)": w.gpu.peak(w.family) is None,
+    }
+    *first, last = (name for name, lacking in lacks.items() if lacking)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def of_choice(worth: WorthIt, w: Workload, plan: Plan, measured: str | None) -> WorthIt:
+    """An estimated bound in the light of what was chosen: the rest of the layers is issued as before.
+
+    `measured` is what published runs of such a model won: where there is one it is what to expect, not the ceiling.
+    """
+    if worth.basis != "estimate" or not worth.worth or not plan.on:
+        return worth
+    host, gpu = worth.host_ms or 0.0, worth.gpu_busy_ms or 0.0
+    ceiling = max(host, gpu) / max(gpu, host * (1 - host_share(w, plan)))
+    note = f"{worth.note} For what is chosen here it is {ceiling:.2g} times."
+    if measured:
+        note += f" Measured on models of this kind: {measured}. Go by that; the ceiling is only what can't be passed."
+    return worth.model_copy(update={"note": note})
+
+
 def bound(w: Workload) -> WorthIt:
     """The most that graphs can win: from the user's profile, else from shapes, else unknown."""
     profile = profile_of(w)
@@ -162,8 +191,8 @@ def bound(w: Workload) -> WorthIt:
     if gpu_ms is None:
         return WorthIt(
             bound=None, basis="unknown", worth=None,
-            note="Not known: give hidden_size, num_layers, seq_length, micro_batch_size and gpu, or better a profile "
-            "(eager_step_ms with gpu_busy_ms, or a torch profiler trace).",
+            note=f"Not known: an estimate needs {_missing(w)} too. A profile says more (eager_step_ms with "
+            "gpu_busy_ms, or a torch profiler trace).",
         )  # fmt: skip
     host_ms = sum(HOST_MS[p] * n for p, n in _parts(w).items())
     value = max(1.0, host_ms / gpu_ms)
@@ -171,12 +200,14 @@ def bound(w: Workload) -> WorthIt:
     note = (
         f"Estimate: issuing a micro-batch takes up to {host_ms:.3g} ms of host time, computing it at least "
         f"{gpu_ms:.3g} ms "
-        f"on {w.gpu.name}; communication is not counted. "
+        f"on {w.gpu_said}; communication is not counted. "
     )
     if value < WORTH:
         note += "The GPU is the slower one, so graphs win little beyond steadier steps. Profile before trusting this."
     else:
-        note += f"Graphs of everything could make it up to {value:.2g} times faster; a slower GPU part, communication "
-        note += "and a faster host all lower that."
+        note += (
+            f"With all of it in graphs the ceiling is {value:.2g} times faster; a slower GPU part, communication and "
+        )
+        note += "a faster host all lower that."
     return WorthIt(bound=round(value, 2), basis="estimate", host_ms=round(host_ms * times, 2),
                    gpu_busy_ms=round(gpu_ms * times, 2), worth=value >= WORTH, note=note)  # fmt: skip
