@@ -82,10 +82,12 @@ def _line(where: str, exception: str | None, text: str) -> str:
 
 def _rule_texts(ids: list[str]) -> list[str]:
     """What upstream says in the checks that rules mirror."""
-    from .render.rule import releases
+    from .render.rule import readable, releases
     from .rules import explain
 
     found = [rule for i in ids if (rule := explain(i)) is not None]
     return [
-        _line(f"{r.package} {releases(t.releases, r.package)}", t.exception, t.template) for r in found for t in r.texts
+        _line(f"{r.package} {releases(t.releases, r.package)}", t.exception, readable(t.template))
+        for r in found
+        for t in r.texts
     ]

@@ -99,7 +99,7 @@ class Stack(BaseModel):
                  "arch": "gpu_arch"}  # fmt: skip
         values: dict[str, str] = {}
         for part in filter(None, re.split(r"[,;]\s*|\s+(?=[a-zA-Z])", text.strip())):
-            match = re.fullmatch(r"([A-Za-z_-]+)\s*(?:[=:@ ]=*|-(?=\d))\s*(\S+)", part.strip())
+            match = re.fullmatch(r"([A-Za-z_-]+?)\s*(?:[=:@ ]=*|-(?=\d)|_[vr](?=\d))\s*(\S+)", part.strip())
             name = match and match[1].lower().replace("-", "_")
             name = name and short.get(name, name)
             if not match or name not in (*cls.packages, "gpu_arch"):

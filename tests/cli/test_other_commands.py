@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import megatron_cuda_graphs
 from megatron_cuda_graphs import cli, releases
 from megatron_cuda_graphs.cli import COMMANDS, main
+from megatron_cuda_graphs.knowledge import failure_modes
 from megatron_cuda_graphs.rules import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +119,24 @@ def test_explain_without_a_name_lists_all_rules(capsys: pytest.CaptureFixture[st
     assert len(capsys.readouterr().out.splitlines()) == len(catalogue())
 
 
+@pytest.mark.parametrize("rule", [r.id for r in catalogue()])
+def test_a_rules_page_shows_no_template_and_no_link(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", rule]) == 0
+    text = re.sub(r"## Example\n.*", "", capsys.readouterr().out, flags=re.DOTALL)
+    assert not re.search(r"\{\w+(![rs])?(:[^}]*)?\}", text)
+    assert "](../" not in text
+
+
+def test_explain_lists_what_has_a_text_in_its_name_or_title(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "recompute"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("MCG053  error    full-recompute-with-layer-graphs  ") for line in lines)
+    assert any(line.startswith("full_recompute_with_te_scoped  ") for line in lines)
+    assert all("recompute" in line.lower() or "recomputation" in line.lower() for line in lines)
+    assert main(["explain", "--modes"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(failure_modes())
+
+
 def test_explain_knows_failure_modes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "missing_te_rng_tracker"]) == 0
     out = capsys.readouterr().out
@@ -134,6 +154,25 @@ def test_stack_shows_how_each_version_was_found(tmp_path: Path, capsys: pytest.C
     assert shown["transformer_engine"] == "2.12.0"
     assert main(["stack", "--stack", f"@{file}"]) == 0
     assert "paired" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spelling", ["core_v0.18.2", "core=core_v0.18.2", "bridge_v0.5.1"])
+def test_stack_takes_tags(spelling: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stack", "--stack", spelling, "--format", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["megatron_core"], shown["megatron_bridge"]) == ("0.18.2", "0.5.1")
+
+
+def test_stack_and_validate_agree_about_what_is_not_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, cuda_graph_impl: none}\n")
+    for stack in ("core=0.18.2", "core=0.15.0", "bridge=0.4.0"):
+        main(["validate", str(file), "--stack", stack, "--format", "json"])
+        judged = json.loads(capsys.readouterr().out)["stack"]
+        main(["stack", "--stack", stack, "--format", "json"])
+        shown = json.loads(capsys.readouterr().out)
+        if stack != "core=0.15.0":  # no Bridge release belongs to it
+            assert {k: shown[k] for k in judged} == judged
 
 
 def test_stack_that_does_not_import_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,3 +286,14 @@ def test_releases_covered_tell_what_imports_together(capsys: pytest.CaptureFixtu
         assert covered["pairs"][bridge] in cores
         for core in covered["megatron_core"]:
             assert main(["stack", "--stack", f"bridge={bridge},core={core}"]) == (0 if core in cores else 1)
+
+
+def test_a_smoke_run_that_did_not_happen_is_not_said_to_have_run(capsys: pytest.CaptureFixture[str]) -> None:
+    from megatron_cuda_graphs.render.smoke import text
+    from megatron_cuda_graphs.smoke.model import SmokeReport
+
+    common = {"id": "x", "date": "2026-01-01T00:00:00Z", "request": {}, "tier": "torch", "modules": ("step",)}
+    refused = text(SmokeReport(status="no_gpu", verdict="nothing was run.", **common))
+    assert "asked for: torch [step]" in refused
+    assert "ran:" not in refused
+    assert "ran: torch [step]" in text(SmokeReport(status="captured", verdict="fine", **common))

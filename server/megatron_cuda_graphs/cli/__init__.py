@@ -35,6 +35,7 @@ exit codes:
   2  the call or the whole input is unusable
   3  the environment lacks what was asked for (no GPU, package absent)
 """
+ALIASES = {"rules": "explain"}
 _MODULES = {"eval": "evals"}  # `eval.py` would hide a builtin's name
 
 
@@ -99,6 +100,8 @@ def _say(text: str) -> None:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if argv and argv[0] in ALIASES:
+        argv = [ALIASES[argv[0]], *argv[1:]]
     if argv and argv[0] in COMMANDS:
         args = parser(argv[0]).parse_args(argv[1:])
         return int(args.run(args))

@@ -26,7 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_stack(parser)
     parser.add_argument("--read", metavar="FILE", help="requirements, a lock file, pip freeze output or a job log")
-    parser.add_argument("--frontend", choices=("core", "bridge", "megatron-lm"), help="default: bridge if one is known")
+    parser.add_argument(
+        "--frontend", choices=("core", "bridge", "megatron-lm"), help="default: bridge, if there is one for this stack"
+    )
     parser.add_argument("--covered", action="store_true", help="list the releases covered and which belong together")
     add_format(parser)
 
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         from ._context import stacks
 
         stack = stacks(args)[0]
-    frontend = args.frontend or ("bridge" if stack.megatron_bridge not in (None, "absent") else "core")
+    frontend = args.frontend or _frontend(stack)
     settled, judged = stack.settled(frontend), stack.judged(frontend)
     problems = [{"name": n, "severity": s, "message": m} for n, s, m in judged.problems]
     if args.format == "json":
@@ -55,6 +57,15 @@ def run(args: argparse.Namespace) -> int:
         for problem in problems:
             out(f"{problem['severity']}: {problem['message']}")
     return int(any(p["severity"] == "error" for p in problems))
+
+
+def _frontend(stack: Stack) -> str:
+    """Bridge, whose release validate fills in for a Bridge configuration, unless there is none for this stack."""
+    if stack.megatron_bridge == "absent":
+        return "core"
+    if stack.megatron_bridge is None and any(p[0] == "no-bridge-for-core" for p in stack.judged("bridge").problems):
+        return "core"
+    return "bridge"
 
 
 def _from_stdin() -> Stack:

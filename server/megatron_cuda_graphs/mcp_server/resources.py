@@ -12,7 +12,7 @@ from mcp.types import Completion, PromptReference, ResourceTemplateReference
 
 from .. import knowledge, releases
 from ..errors import UserError
-from ..render.rule import page
+from ..render.rule import page, readable
 from ..rules import catalogue, explain
 
 __all__ = ["add"]
@@ -45,7 +45,7 @@ def add(server: MCPServer[Any]) -> None:
 def _indexes(server: MCPServer[Any]) -> None:
     @server.resource("rule://index", name="rules", mime_type=MARKDOWN, description="All rules, a line each.")
     def rules() -> str:
-        return "\n".join(f"- {r.id} {r.name} ({r.severity}, {r.phase}): {r.says}" for r in catalogue())
+        return "\n".join(f"- {r.id} {r.name} ({r.severity}, {r.phase}): {readable(r.says)}" for r in catalogue())
 
     @server.resource("failure-mode://index", name="failure modes", mime_type=MARKDOWN, description="All, a line each.")
     def modes() -> str:

@@ -46,14 +46,14 @@ def report(result: ValidationReport, path: str | None, *, strict: bool = False) 
                 line=at and at.line, col=at and at.column, title=f"{found.rule_id} {found.name}",
             )
         )  # fmt: skip
-    for what, found in open_groups(result.findings):
-        at = found[0].location
-        rules = ", ".join(f"{f.rule_id} {f.name}" for f in found)
+    for what, group in open_groups(result.findings):
+        at = group[0].location
+        rules = ", ".join(f"{f.rule_id} {f.name}" for f in group)
         lines.append(
             _command(
                 "error" if strict else "notice", f"undecided {rules}: {what}", file=(at.path if at else None) or path,
                 line=at and at.line, col=at and at.column,
-                title=f"undecided: {found[0].rule_id} {found[0].name}" + (f" (+{len(found) - 1})" if found[1:] else ""),
+                title=f"undecided: {group[0].rule_id} {group[0].name}" + (f" (+{len(group) - 1})" if group[1:] else ""),
             )
         )  # fmt: skip
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..rules import Rule
     from ..validate import ValidationReport
 
-__all__ = ["Example", "as_dict", "example", "examples", "judged", "page", "releases", "written"]
+__all__ = ["Example", "as_dict", "example", "examples", "judged", "page", "readable", "releases", "title", "written"]
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "rule_examples.json"
 _EVIDENCE = {
@@ -81,6 +82,21 @@ def judged(shown: Example) -> ValidationReport:
     )
 
 
+def readable(template: str) -> str:
+    """A message with its values left out: `recompute_granularity=…` for `recompute_granularity={…!r}`."""
+    from string import Formatter
+
+    if "{" not in template and "}" not in template:
+        return template
+    parts = (text + ("…" if name is not None else "") for text, name, _, _ in Formatter().parse(template))
+    return re.sub(r"…\.?$", "…", "".join(parts))
+
+
+def title(rule: Rule) -> str:
+    """The first sentence of what a rule says."""
+    return re.split(r"(?<=[\w)'\]`])\. (?=[A-Z])|; |: ", readable(rule.says), maxsplit=1)[0].rstrip(".")
+
+
 def as_dict(rule: Rule) -> dict[str, Any]:
     """A rule as data."""
     return {
@@ -92,9 +108,9 @@ def as_dict(rule: Rule) -> dict[str, Any]:
         "package": rule.package,
         "releases": releases(rule.releases, rule.package),
         "fields": list(rule.fields),
-        "message": rule.says,
+        "message": readable(rule.says),
         "upstream": [
-            {"releases": releases(t.releases, rule.package), "exception": t.exception, "message": t.template}
+            {"releases": releases(t.releases, rule.package), "exception": t.exception, "message": readable(t.template)}
             for t in rule.texts
         ],
         "symbol": rule.symbol or None,
@@ -122,14 +138,14 @@ def page(rule: Rule) -> str:
     ]
     if rule.failure_mode:
         rows.append(("failure mode", f"[{rule.failure_mode}](../failure-modes/{rule.failure_mode}.md)"))
-    lines = [f"# {rule.id} {rule.name}", "", rule.says, "", "| | |", "| --- | --- |"]
+    lines = [f"# {rule.id} {rule.name}", "", facts["message"], "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {_cell(text)} |" for name, text in rows]
     if facts["why"]:
         lines += ["", "## Why", "", facts["why"]]
     if rule.texts:
         lines += ["", "## What upstream says", "", "| release | exception | message |", "| --- | --- | --- |"]
         lines += [
-            f"| {releases(t.releases, rule.package)} | {t.exception or 'log line'} | `{_cell(t.template)}` |"
+            f"| {releases(t.releases, rule.package)} | {t.exception or 'log line'} | `{_cell(readable(t.template))}` |"
             for t in rule.texts
         ]
     elif rule.symbol:

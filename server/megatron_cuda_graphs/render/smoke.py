@@ -19,11 +19,12 @@ _COLOUR = {"captured": "good", "failed": "error", "timeout": "error"}
 def text(report: SmokeReport, style: Style = PLAIN) -> str:
     """Status, verdict, figures, what failed or is lacking."""
     lines = [f"{style.paint(_COLOUR.get(report.status, 'warning'), report.status)}: {report.verdict}"]
+    ran = report.status not in ("no_gpu", "missing_dependency", "refused")
     what = [report.tier or "", f"[{', '.join(report.modules)}]" if report.modules else ""]
     if report.workload is not None:
         what.insert(0, report.workload.name)
     if any(what):
-        lines.append("ran: " + " ".join(filter(None, what)))
+        lines.append(f"{'ran' if ran else 'asked for'}: " + " ".join(filter(None, what)))
     if report.gpu is not None:
         lines.append(f"on: {report.gpu.name}, driver {report.gpu.driver}")
     if report.stack:
@@ -53,7 +54,8 @@ def text(report: SmokeReport, style: Style = PLAIN) -> str:
     lines += [f"lacks: {item}" for item in report.lacks]
     lines += [f"note: {item}" for item in report.notes]
     if report.record:
-        lines.append(f"record: {report.record}")
+        what_of = "record" if ran else "record of the request"
+        lines.append(f"{what_of}: {report.record}")
     return "\n".join(lines)
 
 
