@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import pytest
 from recommend_space import first
@@ -73,3 +74,23 @@ def test_wider_plans_take_more_of_the_hosts_time():
     assert shares == sorted(shares)
     assert shares[0] == 0
     assert shares[-1] == 1
+
+
+def test_the_ceiling_of_a_partial_choice_is_said_beside_what_was_measured():
+    moe = {"num_moe_experts": 8, "num_layers": 24, "hidden_size": 1024, "seq_length": 512, "gpu": "H100"}
+    note = recommend_scope(moe, stack=BRIDGE).worth_it.note
+    everything, here = (
+        float(n) for n in re.search(r"is ([\d.]+) times faster, with .*? here ([\d.]+) ", note).groups()
+    )
+    assert 1 < here < 2 < everything
+    assert "22% less time a step at best, none" in note
+
+
+@pytest.mark.parametrize("missing", ["hidden_size", "num_layers", "seq_length", "gpu"])
+def test_only_what_is_missing_is_asked_for(missing):
+    facts = {"hidden_size": 1024, "num_layers": 24, "seq_length": 512, "micro_batch_size": 1, "gpu": "H100"}
+    note = recommend_scope({k: v for k, v in facts.items() if k != missing}, stack=BRIDGE).worth_it.note
+    if missing == "gpu":  # the one that is assumed serves for an estimate, and is said to be assumed
+        assert "(assumed)" in note
+    else:
+        assert f"an estimate needs {missing} too" in note

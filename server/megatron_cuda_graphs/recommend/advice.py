@@ -150,7 +150,7 @@ def expected(w: Workload, plan: Plan, worth: WorthIt, alike: Precedents, *, brie
 
 def spread(effects: Iterable[Effect]) -> str | None:
     """What published runs of such a model won, where they differ."""
-    return next((e.magnitude for e in effects if e is _SPREAD), None)
+    return next((f"{e.magnitude} ({e.conditions})" for e in effects if e is _SPREAD), None)
 
 
 def practice(alike: Precedents) -> str | None:

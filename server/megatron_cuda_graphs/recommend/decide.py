@@ -471,7 +471,10 @@ def dense_small(w: Workload, worth: WorthIt) -> Ruling | None:
         return None
     wide = ("full_iteration", "attn+mlp", "whole_layer", "off") if w.pp == 1 else (
         "attn+mlp", "full_iteration", "whole_layer", "off")  # fmt: skip
-    return Ruling(wide, (f"Launch-bound: {worth.note}",))
+    return Ruling(
+        wide,
+        (f"Launch-bound by the {worth.basis}: a step takes up to {worth.bound:.2g} times as long as the GPU needs.",),
+    )
 
 
 @principle(

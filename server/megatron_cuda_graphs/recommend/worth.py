@@ -168,7 +168,11 @@ def of_choice(worth: WorthIt, w: Workload, plan: Plan, measured: str | None) -> 
         return worth
     host, gpu = worth.host_ms or 0.0, worth.gpu_busy_ms or 0.0
     ceiling = max(host, gpu) / max(gpu, host * (1 - host_share(w, plan)))
-    note = f"{worth.note} For what is chosen here it is {ceiling:.2g} times."
+    everything = f"{worth.bound:.2g} times faster"
+    here = f"{ceiling:.2g} times faster"
+    note = worth.note
+    if here != everything:
+        note = note.replace(f"is {everything};", f"is {everything}, with what is chosen here {here};")
     if measured:
         note += f" Measured on models of this kind: {measured}. Go by that; the ceiling is only what can't be passed."
     return worth.model_copy(update={"note": note})
