@@ -1,4 +1,4 @@
-"""MCG200-MCG229: what Megatron Bridge checks and rewrites around megatron-core's own configuration code."""
+"""MCG200-MCG239: what Megatron Bridge checks and rewrites around megatron-core's own configuration code."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def raw_modules(s: Settings) -> list[str]:
 # Communication overlap -----------------------------------------------------------------------------------------------
 
 
-def _overlap_rule(id: str, name: str, order: int, text: str, says: str, fields: tuple[str, ...], condition: Any,
-                  fix: Any = None, releases: str = "..") -> Rule:  # fmt: skip
+def _overlap_rule(id: str, name: str, order: int, text: str | dict[str, str], says: str, fields: tuple[str, ...],
+                  condition: Any, fix: Any = None, releases: str = "..") -> Rule:  # fmt: skip
     def check(s: Settings) -> Any:
         return s["comm_overlap.overlap_moe_expert_parallel_comm"] is True and condition(s)
 
@@ -89,6 +89,14 @@ overlap_needs_experts = _overlap_rule(
     ("expert_model_parallel_size",),
     lambda s: not s.expert_model_parallel_size > 1,
 )  # fmt: skip
+overlap_needs_several_experts = _overlap_rule(
+    "MCG227", "bridge-ep-overlap-needs-several-experts", 105,
+    "overlap_moe_expert_parallel_comm is only supported when num_moe_experts > 1,                     but got "
+    "{num_moe_experts}",
+    "Expert-parallel overlap needs more than one expert, not num_moe_experts={num_moe_experts}.",
+    ("num_moe_experts",),
+    lambda s: s.num_moe_experts is not None and not s.num_moe_experts > 1,
+)  # fmt: skip
 overlap_needs_dispatcher = _overlap_rule(
     "MCG201", "bridge-ep-overlap-needs-alltoall-or-flex", 110,
     "overlap_moe_expert_parallel_comm is only supported when moe_token_dispatcher_type == 'alltoall' or 'flex',"
@@ -105,12 +113,36 @@ overlap_needs_half_precision = _overlap_rule(
     ("bf16", "fp16"),
     lambda s: not (s.bf16 or s.fp16),
 )  # fmt: skip
+overlap_needs_virtual_stages = _overlap_rule(
+    "MCG228", "bridge-ep-overlap-needs-virtual-stages", 125,
+    "If enabling EP A2A overlap, virtual_pipeline_model_parallel_size must be specified when "
+    "pipeline_model_parallel_size > 1",
+    "Expert-parallel overlap with pipeline stages needs virtual_pipeline_model_parallel_size.",
+    ("virtual_pipeline_model_parallel_size", "pipeline_model_parallel_size"),
+    lambda s: s.pipeline_model_parallel_size > 1 and s.virtual_pipeline_model_parallel_size is None,
+)  # fmt: skip
 overlap_with_full_recompute = _overlap_rule(
     "MCG203", "bridge-ep-overlap-with-full-recompute", 130,
     "disable full recomputation when enabling overlap_moe_expert_parallel_comm",
     "Expert-parallel overlap does not work with full recomputation.",
     ("recompute_granularity",),
     lambda s: s.recompute_granularity == "full",
+)  # fmt: skip
+overlap_with_recompute_method = _overlap_rule(
+    "MCG229", "bridge-ep-overlap-with-recompute-method", 132,
+    "disable recomputation method when enabling overlap_moe_expert_parallel_comm",
+    "Expert-parallel overlap does not work with recompute_method, even while recomputation is off.",
+    ("recompute_method",),
+    lambda s: s.recompute_method is not None,
+    lambda s: [unset("recompute_method")],
+)  # fmt: skip
+overlap_with_recompute_layers = _overlap_rule(
+    "MCG230", "bridge-ep-overlap-with-recompute-num-layers", 134,
+    "recompute_num_layers must be None when enabling overlap_moe_expert_parallel_comm",
+    "Expert-parallel overlap does not work with recompute_num_layers, even while recomputation is off.",
+    ("recompute_num_layers",),
+    lambda s: s.recompute_num_layers is not None,
+    lambda s: [unset("recompute_num_layers")],
 )  # fmt: skip
 overlap_with_moe_recompute = _overlap_rule(
     "MCG204", "bridge-ep-overlap-with-moe-recompute", 140,
@@ -128,6 +160,17 @@ overlap_with_shared_expert_overlap = _overlap_rule(
     ("moe_shared_expert_overlap",),
     lambda s: s.moe_shared_expert_overlap,
     lambda s: [to("moe_shared_expert_overlap", False)],
+)  # fmt: skip
+overlap_with_mtp_layers = _overlap_rule(
+    "MCG231", "bridge-ep-overlap-with-mtp-layers", 151,
+    {
+        "..0.5": "MTP layernum only supports 1 when enabling overlap_moe_expert_parallel_comm.",
+        "0.6..": "MTP supports at most one layer when enabling overlap_moe_expert_parallel_comm.",
+    },
+    "Expert-parallel overlap works with one multi-token prediction layer at most.",
+    ("mtp_num_layers",),
+    lambda s: s.mtp_num_layers not in ((None, 1) if s.bridge < (0, 6) else (None, 0, 1)),
+    lambda s: [to("mtp_num_layers", 1)],
 )  # fmt: skip
 
 DELAY = "comm_overlap.delay_wgrad_compute"
