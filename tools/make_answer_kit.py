@@ -1,13 +1,14 @@
 """Write kits for fresh answerers, and turn what they answered into evals/recorded/.
 
-    python tools/make_answer_kit.py write --out DIR [--each 24] [--answerers 3]
+    python tools/make_answer_kit.py write --out DIR [--each 24] [--answerers 3] [--arms with] [--cases ID ...]
     python tools/make_answer_kit.py record DIR --date 2026-11-29 --model NAME [--conditions TEXT]
 
 A kit is one folder an answerer: PROMPT.md (the questions with their files, no ground truth), files/, and a place for
 answers.jsonl. Half of the kits offer the skill and its tools, half leave both out; the cases are dealt so that
-answerer k of each half has the same ones. Questions are numbered, because the cases' names give too much away; files
-keep their own names, which say nothing. The keys (`--keys`, a folder beside the kits unless said otherwise) hold what
-the numbers stand for. `record` refuses answers to questions that the kit does not have.
+answerer k of each half has the same ones, unless `--arms` asks for one half alone. Questions are numbered, because the
+cases' names give too much away; files keep their own names, which say nothing. The keys (`--keys`, a folder beside the
+kits unless said otherwise) hold what the numbers stand for. `record` refuses answers to questions that the kit does not
+have.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ business, not otherwise. It is `{skill}`:
 > **{name}**: {description}
 
 Its tools are commands here: `{command} validate`, `recommend`, `diagnose`, `explain` and `stack` (each has --help), the
-same as the MCP server's tools. Use them wherever they help. Not `{command} eval`.
+same as the MCP server's tools. Use them wherever they help. Not `{command} eval`. Apart from the skill and these
+commands use what you know: look nothing up, and don't download, install or import any package.
 """
 WITHOUT = """\
 Answer from what you know. You have no tools for this subject: run no command but those that read `files/` and write
@@ -71,6 +73,9 @@ def main(argv: list[str] | None = None) -> int:
     write.add_argument("--each", type=int, default=25, help="cases an answerer")
     write.add_argument("--answerers", type=int, default=3, help="answerers an arm")
     write.add_argument("--seed", type=int, default=1)
+    write.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    write.add_argument("--cases", nargs="+", default=[], help="these only")
+    write.add_argument("--first", type=int, default=1, help="the number of the first answerer")
     write.add_argument("--skill", default=str(ROOT / "SKILL.md"))
     write.add_argument("--command", default="megatron-cuda-graphs")
     write.add_argument("--keys", type=Path, help="default: OUT/keys")
@@ -139,15 +144,18 @@ def leaks(hand: list[Case]) -> list[str]:
 
 def write_kits(args: argparse.Namespace) -> int:
     """Write the kits of both arms."""
-    cases = list(load_cases(str(ROOT / "evals" / "evals.json")).values())
+    known = load_cases(str(ROOT / "evals" / "evals.json"))
+    if strange := sorted(set(args.cases) - known.keys()):
+        raise InputError(f"no case is called {', '.join(strange)}.")
+    cases = [case for case in known.values() if not args.cases or case.id in args.cases]
     hands = deal(cases, args.each, args.answerers, args.seed)
     if given_away := [leak for hand in hands for leak in leaks(hand)]:
         raise InputError(
             f"seed {args.seed} deals questions together that answer each other: {', '.join(given_away)}.",
             hint="Take another --seed.",
         )
-    for number, hand in enumerate(hands, 1):
-        for arm in ARMS:
+    for number, hand in enumerate(hands, args.first):
+        for arm in args.arms:
             folder = args.out / f"{arm}-{number}"
             (folder / "files").mkdir(parents=True, exist_ok=True)
             used = "<true or false>" if arm == "with" else "false"
