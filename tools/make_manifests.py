@@ -83,6 +83,8 @@ SERVER = {"command": "uvx", "args": [NAME, "serve"]}
 CURSOR = {"mcpServers": {NAME: SERVER}}
 VSCODE = {"servers": {NAME: {"type": "stdio", **SERVER}}}
 CODEX = {"mcp_servers": {NAME: {**SERVER, "startup_timeout_sec": 60, "tool_timeout_sec": 300}}}
+# From a clone in whose folder the README's first command was run: nothing has to be published for it.
+CLONE = {"command": f"/path/to/clone/.venv/bin/{NAME}", "args": ["serve"]}
 STACK = "bridge=0.6.2,te=2.14.0"
 
 
@@ -90,7 +92,11 @@ def snippets() -> dict[str, tuple[str, str]]:
     """Language and text of each block that docs/clients.md holds between its prose, by the name it goes by there."""
     rows = CODEX["mcp_servers"][NAME].items()
     add = f"{NAME} -- {SERVER['command']} {' '.join(SERVER['args'])}"
+    here = f'{NAME} -- "$PWD/.venv/bin/{NAME}" serve'
     return {
+        "claude-clone": ("bash", f"claude mcp add -s user {here}"),
+        "codex-clone": ("bash", f"codex mcp add {here}"),
+        "clone": ("json", json.dumps({"mcpServers": {NAME: CLONE}}, indent=2)),
         "claude": ("bash", f"claude mcp add {add}"),
         "codex": ("bash", f"codex mcp add {add}"),
         "codex-toml": ("toml", "\n".join((f"[mcp_servers.{NAME}]", *(f"{k} = {json.dumps(v)}" for k, v in rows)))),
@@ -142,13 +148,16 @@ def clients() -> str:
 def manifests() -> dict[str, str]:
     """Path and text of each."""
     common = {"name": NAME, "version": __version__, "description": description()}
-    own = {"command": "sh", "args": ["${CLAUDE_PLUGIN_ROOT}/scripts/mcg", "serve"]}
+    # The plugin's own entry stands in plugin.json, which goes before .mcp.json: that is read in a clone too, where the
+    # variable is not set.
+    places = ("${CLAUDE_PLUGIN_ROOT}/", "")
+    plugin, project = ({"command": "sh", "args": [f"{at}scripts/mcg", "serve"]} for at in places)
     found: dict[str, Any] = {
         ".claude-plugin/plugin.json": {
             **common, "author": {"name": AUTHOR}, "license": "Apache-2.0",
-            "keywords": ["cuda-graphs", "megatron", "transformer-engine"],
+            "keywords": ["cuda-graphs", "megatron", "transformer-engine"], "mcpServers": {NAME: plugin},
         },
-        ".mcp.json": {"mcpServers": {NAME: own}},
+        ".mcp.json": {"mcpServers": {NAME: project}},
         ".claude-plugin/marketplace.json": {
             "name": NAME, "description": description(), "owner": {"name": AUTHOR},
             "plugins": [{"name": NAME, "source": "./", "description": description()}],

@@ -86,8 +86,20 @@ def test_one_declaration_makes_page_examples_and_commands() -> None:
     assert json.loads(block("vscode")[1]) == json.loads((ROOT / "examples/clients/vscode.mcp.json").read_text("utf-8"))
     assert READ["toml"](block("codex-toml")[1]) == make.CODEX
     readme = (ROOT / "README.md").read_text("utf-8")
-    for client in ("claude", "codex"):
+    for client in ("claude", "codex", "claude-clone", "codex-clone"):
         assert block(client)[1] in readme
+
+
+def test_servers_from_a_clone_need_nothing_published() -> None:
+    for client in ("claude-clone", "codex-clone"):
+        assert block(client)[1].endswith(' -- "$PWD/.venv/bin/megatron-cuda-graphs" serve')
+    (server,) = json.loads(block("clone")[1])["mcpServers"].values()
+    assert server == {"command": "/path/to/clone/.venv/bin/megatron-cuda-graphs", "args": ["serve"]}
+    (project,) = json.loads((ROOT / ".mcp.json").read_text("utf-8"))["mcpServers"].values()
+    assert (ROOT / project["args"][0]).is_file()
+    assert "$" not in json.dumps(project)  # a clone has no CLAUDE_PLUGIN_ROOT
+    (plugin,) = json.loads((ROOT / ".claude-plugin/plugin.json").read_text("utf-8"))["mcpServers"].values()
+    assert plugin["args"] == ["${CLAUDE_PLUGIN_ROOT}/scripts/mcg", "serve"]
 
 
 def test_page_without_a_block_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

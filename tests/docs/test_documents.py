@@ -124,7 +124,7 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["README.md", "SKILL.md"])
+@pytest.mark.parametrize("page", ["README.md", "SKILL.md", "docs/validate.md"])
 def test_commands_shown_exist_with_their_options(page: str) -> None:
     from megatron_cuda_graphs.cli import parser
 
