@@ -154,3 +154,15 @@ def test_what_is_wrong_for_its_own_release_is_named_or_fixed_first(
     assert main(["validate", str(file), *WAY, "--fix"]) == 0
     assert "cuda_graph_modules: [attn]  # mcg" in file.read_text()
     assert "1 fixed, 0 remaining: accepted" in capsys.readouterr().err
+
+
+def test_comment_of_a_renamed_assignment_stays(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    text = (
+        "# cuda_graph_scope: see below\n"
+        'cfg.model.cuda_graph_impl = "transformer_engine"\n'
+        'cfg.model.cuda_graph_scope = ["attn", "mlp"]  # keep\ncfg.rng.te_rng_tracker = True\n'
+    )
+    file.write_text(text)
+    assert main(["validate", str(file), "--stack", "bridge=0.4.2", "--to", "bridge=0.6.2"]) == 0
+    assert file.read_text() == text.replace("cfg.model.cuda_graph_scope", "cfg.model.cuda_graph_modules")

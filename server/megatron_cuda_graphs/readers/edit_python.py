@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ def edit_python(text: str, fixes: Sequence[Fix], frontend: str, path: str | None
     """`text` with the fixes made, or None where one of them can't be made in place."""
     from .python import read_python
 
+    text = _renamed(text, fixes, frontend, path)
     for fix in fixes:
         before = read_python(text, frontend, path)
         wanted = _wanted(before, fix)
@@ -34,6 +36,31 @@ def edit_python(text: str, fixes: Sequence[Fix], frontend: str, path: str | None
                 break
         else:
             return None
+    return text
+
+
+def _renamed(text: str, fixes: Sequence[Fix], frontend: str, path: str | None) -> str:
+    """The text with an option's new name in the place of its old one where the fixes come to that."""
+    from .edit_spans import one_option
+    from .python import read_python
+
+    fields = [fix for fix in fixes if not isinstance(fix, EnvFix)]
+    for gone, new in ((a.field, b.field) for a in fields for b in fields if (a.op, b.op) == ("unset", "set")):
+        old, name = gone.rpartition(".")[2], new.rpartition(".")[2]
+        if gone.rpartition(".")[0] != new.rpartition(".")[0] or not one_option(old, name):
+            continue
+        values, env = _said(read_python(text, frontend, path))
+        if gone not in values or new in values:
+            continue
+        wanted = {new if key == gone else key: value for key, value in values.items()}, env
+        for found in list(re.finditer(rf"\b{old}\b", text))[:8]:
+            candidate = text[: found.start()] + name + text[found.end() :]
+            try:
+                if _said(read_python(candidate, frontend, path)) == wanted:
+                    text = candidate
+                    break
+            except InputError:
+                continue
     return text
 
 

@@ -54,13 +54,18 @@ _NAMES_OF_ONE = (
 )
 
 
+def one_option(old: str, new: str) -> bool:
+    """Whether two fields or flags are names that one option has had."""
+    pair = {name.lstrip("-").replace("-", "_") for name in (old, new)}
+    return len(pair) == 2 and any(pair <= names for names in _NAMES_OF_ONE)
+
+
 def _renamed(text: str, changes: Sequence[Change], index: int, is_raw: Any) -> tuple[str, Sequence[Change]]:
     """The text with keys renamed where the changes come to that, and the changes that are left."""
     left = list(changes)
     for gone in [c for c in changes if c[0] == "unset"]:
         for name in (c[1] for c in changes if c[0] == "set" and c[1][:-1] == gone[1][:-1]):
-            pair = {key[-1].lstrip("-").replace("-", "_") for key in (gone[1], name)}
-            if len(pair) == 2 and any(pair <= names for names in _NAMES_OF_ONE):
+            if one_option(gone[1][-1], name[-1]):
                 body = text[1:] if text.startswith("\ufeff") else text
                 try:
                     spot = parse(body, is_raw=is_raw)[index].spot
