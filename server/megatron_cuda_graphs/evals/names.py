@@ -77,6 +77,8 @@ def _aliases(names: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
         one = re.escape(way)
         if way == "a":
             parts.append(rf"(?-i:[aA]){_BARE_A}")
+        elif way == "i":  # the pronoun is no file
+            parts.append(r"(?-i:i)(?![.]\w)(?!')")
         elif len(way) == 1:
             parts.append(rf"{one}(?![.]\w)(?!')")
         else:
