@@ -134,26 +134,23 @@ def test_hundreds_of_settings_in_a_sentence_are_graded_in_time() -> None:
 
 SHAPES = [
     (
-        "log-never-ends",
+        "measured-graph-pools",
         True,
-        "mode: graph_lifecycle\n"
-        "call: torch.distributed.destroy_process_group()\n"
-        "change: `FullCudaGraphWrapper.reset_cuda_graph()`",
+        "| run | GiB |\n|--|--|\n| run-a | ~6.7 GiB |\n| run-b | 2.5 |\n| run-c | 4 GiB |\n| run-d | 0.8 |\n"
+        "| run-e | 1.4 GiB (pools) |\n| run-f | 8.4 |",
     ),
     (
-        "break-even-four",
+        "capture-four-jobs",
         True,
-        "| model | n |\n"
-        "|--|--|\n"
-        "| model-a | never |\n"
-        "| model-b | ~23 |\n"
-        "| model-c | never (slower) |\n"
-        "| model-d | 78 |",
+        "* job-a captured in: none (it runs eagerly)\n* job-a median: ~395.8 ms\n* job-b captured in: iteration 503\n"
+        "* job-b median: 358.9 ms\n* job-c captured in: **1**\n* job-c median: 343.1 ms\n"
+        "* job-d captured in: `2005`\n* job-d median: 347.2 ms",
     ),
     (
-        "graph-count",
-        True,
-        "run-a: 8 (4 layers x 2)\nrun-b: 2\nrun-c: 8\nrun-d: 16\nrun-e: 12",
+        "capture-four-jobs",
+        False,
+        "job-a captured in: none\njob-a median: 395.8 ms\njob-b captured in: iteration 503\njob-b median: 358.9 ms\n"
+        "job-c captured in: 4\njob-c median: 343.1 ms\njob-d captured in: 2005\njob-d median: 347.2 ms",
     ),
 ]
 

@@ -26,7 +26,7 @@ def wrong(case: str) -> str:
     return LABELLED[case].wrong[0].text
 
 
-A, B, NEGATIVE = "repair-bridge-local-modules", "log-never-ends", "negative-networkx"
+A, B, NEGATIVE = "repair-bridge-local-modules", "diagnose-item-two-bridges", "negative-networkx"
 
 
 @pytest.fixture

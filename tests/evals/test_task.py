@@ -15,7 +15,7 @@ from evals_shared import EVALS, LABELLED
 inspect_ai = pytest.importorskip("inspect_ai", reason="inspect-ai is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-CASE = "log-never-ends"
+CASE = "diagnose-item-two-bridges"
 
 
 @pytest.fixture(autouse=True)
