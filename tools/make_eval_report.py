@@ -84,6 +84,20 @@ both. That closing part is read first.
 
 The graders' own test is in CI: {right} right answers that ship with the cases pass and {wrong} wrong ones fail; a right
 answer without any one of its facts, or with something forbidden added, turns wrong, for every case.
+
+What is no test of the makers' own: four sessions that had seen neither graders nor checks were given cases with what is
+true of them, and wrote and labelled 530 answers, right and wrong (2026-11-29). At first sight, before anything was
+mended, the graders agreed with the label of
+
+| author | answers, in the form asked for | in a form of their own |
+| --- | --- | --- |
+| 1 and 2, mostly in the form asked for | 261 of 265 | not told apart |
+| 3 (one label set aside: its case was corrected) | 86 of 87 | 27 of 42 |
+| 4, after the graders had learnt from 1 to 3 | 111 of 112 | 16 of 23 |
+
+So an answer that keeps to the form its question asks for is graded as its author meant it in 98 to 99 of 100; one that
+tells the same in its own way is often refused though it is right, and never was a wrong one let pass that way. Those of
+the answers whose cases still stand are in evals/blind and are a test now (`tests/evals/test_blind.py`).
 """
 
 
