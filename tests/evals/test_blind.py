@@ -1,4 +1,4 @@
-"""Answers that authors who had seen neither graders nor checks wrote and labelled: evals/blind, as docs/evals.md tells."""
+"""Answers that authors who had seen neither graders nor checks wrote and labelled (evals/blind, see docs/evals.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ EVALS = Path(__file__).resolve().parents[2] / "evals"
 
 def test_the_graders_agree_with_what_the_authors_say_of_answers_in_the_form_asked_for() -> None:
     cases = load_cases(str(EVALS / "evals.json"))
-    rows = [json.loads(line) for f in sorted((EVALS / "blind").glob("*.jsonl")) for line in f.open(encoding="utf-8")]
+    texts = [f.read_text("utf-8") for f in sorted((EVALS / "blind").glob("*.jsonl"))]
+    rows = [json.loads(line) for text in texts for line in text.splitlines()]
     asked = [row for row in rows if row["form"] == "asked"]
     agreed = [
         row
