@@ -27,6 +27,7 @@ CUTS = (
     (re.compile(r"/[^\s\"']*?/python3\.\d+/"), "python3/"),
     (re.compile(r"^[ ]*[~^]+[~^ ]*\n", re.M), ""),
     (re.compile(r"GPU-[0-9a-f-]{30,}"), "GPU-0"),
+    (re.compile(r"/opt/[^\s\"':]*/bin/(?=python)"), "/usr/bin/"),
     (re.compile(r"/(?:tmp|root)/[^\s\"':]*"), "..."),
 )
 TAIL = 9000
