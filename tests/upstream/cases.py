@@ -596,6 +596,11 @@ def bridge_case(draw: Draw, release: str, below: str | None = None) -> dict[str,
         if delays or draw.chance(0.4):
             comm["delay_wgrad_compute"] = draw.chance(0.9)
         sections["comm_overlap"] = comm
+        if draw.chance(0.15):  # what Bridge asks of the overlap before megatron-core does
+            name, values = draw.choice((
+                ("recompute_method", ("uniform",)), ("recompute_num_layers", (1,)), ("mtp_num_layers", (1, 2)),
+            ))  # fmt: skip
+            model[name] = draw.choice(values)
         if draw.chance(0.1):
             model["overlap_moe_expert_parallel_comm"] = True
     elif draw.chance(0.03):
