@@ -7,6 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "server"))
@@ -85,18 +86,17 @@ both. That closing part is read first.
 The graders' own test is in CI: {right} right answers that ship with the cases pass and {wrong} wrong ones fail; a right
 answer without any one of its facts, or with something forbidden added, turns wrong, for every case.
 
+The truth of a case that has configurations is validate_config's, and each was put to the real classes besides, where
+the release can be run: `python tests/upstream/eval_truths.py` does it and names what differs.
+
 What is no test of the makers' own: four sessions that had seen neither graders nor checks were given cases with what is
-true of them, and wrote and labelled 530 answers, right and wrong (2026-11-29). At first sight, before anything was
-mended, the graders agreed with the label of
+true of them, and wrote and labelled {blind_count} answers, right and wrong ({blind_date}). At first sight, before
+anything was mended, the graders agreed with the label of
 
-| author | answers, in the form asked for | in a form of their own |
-| --- | --- | --- |
-| 1 and 2, mostly in the form asked for | 261 of 265 | not told apart |
-| 3 (one label set aside: its case was corrected) | 86 of 87 | 27 of 42 |
-| 4, after the graders had learnt from 1 to 3 | 111 of 112 | 16 of 23 |
+{blind}
 
-So an answer that keeps to the form its question asks for is graded as its author meant it in 98 to 99 of 100; one that
-tells the same in its own way is often refused though it is right, and never was a wrong one let pass that way. Those of
+So an answer that keeps to the form its question asks for is graded as its author meant it in {blind_share:.0%}; one
+that tells the same in its own way is often refused though it is right, and never was a wrong one let pass that way. Those of
 the answers whose cases still stand are in evals/blind and are a test now (`tests/evals/test_blind.py`).
 """
 
@@ -125,6 +125,7 @@ def texts() -> dict[Path, str]:
         table=table,
         right=sum(len(a.right) for a in labelled),
         wrong=sum(len(a.wrong) for a in labelled),
+        **blind(),
     )
     floor: dict[str, int] = {}
     body = ["\n## Recorded answers\n"]
@@ -137,6 +138,25 @@ def texts() -> dict[Path, str]:
     return {
         ROOT / "docs" / "evals.md": head + "\n".join(body) + "\n",
         EVALS / "floor.json": json.dumps(floor, indent=1) + "\n",
+    }
+
+
+def blind() -> dict[str, Any]:
+    """What the graders made of answers by authors who had not seen them (evals/blind/first_sight.json)."""
+    told = json.loads((EVALS / "blind" / "first_sight.json").read_text(encoding="utf-8"))
+    rows = told["rows"]
+
+    def of(pair: list[int] | None) -> str:
+        return f"{pair[0]} of {pair[1]}" if pair else "not told apart"
+
+    lines = ["| author | answers, in the form asked for | in a form of their own |", "| --- | --- | --- |"]
+    lines += [f"| {r['authors']} | {of(r['asked'])} | {of(r['own'])} |" for r in rows]
+    asked = [r["asked"] for r in rows]
+    return {
+        "blind": "\n".join(lines),
+        "blind_count": sum(pair[1] for r in rows for pair in (r["asked"], r["own"]) if pair),
+        "blind_date": told["date"],
+        "blind_share": sum(a for a, _ in asked) / sum(n for _, n in asked),
     }
 
 
