@@ -96,8 +96,8 @@ anything was mended, the graders agreed with the label of
 {blind}
 
 So an answer that keeps to the form its question asks for is graded as its author meant it in {blind_share:.0%}; one
-that tells the same in its own way is often refused though it is right, and never was a wrong one let pass that way. Those of
-the answers whose cases still stand are in evals/blind and are a test now (`tests/evals/test_blind.py`).
+that tells the same in its own way is often refused though it is right, and never was a wrong one let pass that way.
+Those of the answers whose cases still stand are in evals/blind and are a test now (`tests/evals/test_blind.py`).
 """
 
 

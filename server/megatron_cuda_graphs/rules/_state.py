@@ -278,3 +278,8 @@ def sequences_packed(s: Settings) -> Any:
     specs = ("dataset.offline_packing_specs.present", "dataset.packed_sequence_specs.present")
     flags = ("dataset.enable_in_batch_packing", "dataset.pack_sequences_in_batch")
     return any(name in s.v for name in specs) or any(s[name] for name in flags)
+
+
+def te_version(s: Settings) -> str:
+    """Transformer Engine's version as upstream prints it; 0.0.0 where none is installed."""
+    return ".".join(map(str, (s.judged.te or (0, 0, 0))[:3]))

@@ -189,7 +189,7 @@ def _accumulation_fusion(s: Settings) -> Any:
 def _delay_te_2_7(id: str, name: str, order: int, what: str, fields: tuple[str, ...], condition: Any) -> Rule:
     def check(s: Settings) -> Any:
         if s[DELAY] is True and condition(s) and not s.te_at_least((2, 7)):
-            return {"te": ".".join(map(str, (s.judged.te or (0, 0, 0))[:3]))}  # upstream's 0.0.0: none is installed
+            return {"te": state.te_version(s)}
         return False
 
     check.__doc__ = "Asked before anything about graphs, so with an older transformer-engine this is what a run shows."

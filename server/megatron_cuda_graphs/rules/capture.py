@@ -160,7 +160,7 @@ def full_iteration_cross_entropy_te(s: Settings) -> Any:
     """Only the whole iteration holds the loss."""
     fused = s.cross_entropy_loss_fusion and s.cross_entropy_fusion_impl == "te" and not s.judged.te_absent
     if fused and state.full_iteration(s) and not s.te_at_least((2, 7)):
-        return {"te": ".".join(map(str, (s.judged.te or ())[:3]))}
+        return {"te": state.te_version(s)}
     return False
 
 

@@ -63,7 +63,7 @@ def delayed_scaling_with_recompute(s: Settings) -> Any:
 def fp8_recompute_needs_te_2_6(s: Settings) -> Any:
     """Asked right after the recipe."""
     if _recomputes_for_fp8(s) and s.fp8_recipe != "delayed" and not s.te_at_least((2, 6)):
-        return {"te": ".".join(map(str, (s.judged.te or (0, 0, 0))[:3]))}  # upstream's 0.0.0: none is installed
+        return {"te": state.te_version(s)}
     return False
 
 
